@@ -1,0 +1,45 @@
+//! `kernels bench`
+
+use crate::{Outcome, check, output};
+use kernels_harness::bench;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only ops of this name; `*` stands for anything
+    #[arg(long)]
+    op: Option<String>,
+    /// Only kernels of this backend (the reference is timed only when named)
+    #[arg(long)]
+    backend: Option<String>,
+    /// Host threads; by default one for each core
+    #[arg(long)]
+    threads: Option<usize>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let filter = check::filter(&args.op, &args.backend)?;
+    if let Some(threads) = args.threads {
+        kernels_core::Device::cpu().set_threads(threads);
+    }
+    let rows = bench(&filter, output::progress())?;
+    if args.json {
+        return output::json(&rows);
+    }
+    let mut table = output::table(&["op", "case", "kernel", "threads", "median µs", "GB/s", "GFLOP/s", "of bandwidth"]);
+    for r in &rows {
+        table.add_row([
+            r.op.to_string(),
+            r.case.clone(),
+            r.kernel.clone(),
+            r.threads.to_string(),
+            format!("{:.2}", r.median_us),
+            format!("{:.1}", r.gb_per_s),
+            format!("{:.1}", r.gflop_per_s),
+            format!("{:.0} %", 100.0 * r.share_of_bandwidth),
+        ]);
+    }
+    output::print(&table.to_string())
+}

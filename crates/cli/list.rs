@@ -1,0 +1,123 @@
+//! `kernels list`
+
+use crate::{Failure, Outcome, output};
+use kernels_core::{Backend, Registry, glob, nearest};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only ops of this name; `*` stands for anything
+    #[arg(long)]
+    op: Option<String>,
+    /// Only kernels of this backend
+    #[arg(long)]
+    backend: Option<String>,
+    /// Each kernel with its requirements, element types and origin
+    #[arg(long)]
+    kernels: bool,
+    /// As JSON
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// As a Markdown table
+    #[arg(long)]
+    markdown: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    op: &'static str,
+    summary: &'static str,
+    kernels: Vec<KernelRow>,
+}
+
+#[derive(Serialize)]
+struct KernelRow {
+    id: String,
+    backend: &'static str,
+    variant: &'static str,
+    requires: Vec<String>,
+    dtypes: Vec<&'static str>,
+    weights: Vec<&'static str>,
+    priority: i32,
+    experimental: bool,
+    deterministic: bool,
+    origin: String,
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let registry = Registry::linked()?;
+    let backends = registry.backends();
+    if let Some(name) = &args.backend
+        && !backends.iter().any(|b| b.0 == name)
+    {
+        let near = nearest(name, backends.iter().map(|b| b.0)).map(|n| format!("; did you mean \"{n}\"?"));
+        return Err(Failure::Error(format!("no kernel of backend \"{name}\" is linked ({backends:?}){}", near.unwrap_or_default())));
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    for op in registry.ops().filter(|o| args.op.as_ref().is_none_or(|g| glob(g, o.name))) {
+        let mine = registry.specs().filter(|s| s.op == op.name);
+        let kernels = mine.filter(|s| args.backend.as_ref().is_none_or(|b| s.backend.0 == b)).map(|s| KernelRow {
+            id: s.id(),
+            backend: s.backend.0,
+            variant: s.variant,
+            requires: match s.requires {
+                [] => vec![s.manifest.driver.kind().0.to_string()],
+                some => some.iter().map(|r| r.to_string()).collect(),
+            },
+            dtypes: s.formats.dtypes.iter().map(|d| d.name()).collect(),
+            weights: s.formats.weights.iter().map(|d| d.name()).collect(),
+            priority: s.priority,
+            experimental: s.experimental,
+            deterministic: s.deterministic,
+            origin: s.origin.to_string(),
+        });
+        rows.push(Row { op: op.name, summary: op.summary.trim(), kernels: kernels.collect() });
+    }
+    if rows.is_empty() {
+        let glob = args.op.as_deref().unwrap_or("*");
+        let near = nearest(glob, registry.ops().map(|o| o.name)).map(|n| format!("; did you mean \"{n}\"?"));
+        return Err(Failure::Error(format!("no op matches \"{glob}\"{}", near.unwrap_or_default())));
+    }
+    if args.json {
+        return output::json(&rows);
+    }
+    if args.kernels {
+        let mut table = output::table(&["kernel", "requires", "takes", "declared"]);
+        for k in rows.iter().flat_map(|r| &r.kernels) {
+            let weights = if k.weights.is_empty() { String::new() } else { format!(" with {}", k.weights.join(" ")) };
+            let takes = format!("{}{weights}", k.dtypes.join(" "));
+            table.add_row([k.id.as_str(), &k.requires.join(" or "), &takes, &k.origin]);
+        }
+        return output::print(&table.to_string());
+    }
+    let shown: Vec<Backend> = backends.into_iter().filter(|b| args.backend.as_ref().is_none_or(|n| b.0 == n)).collect();
+    let cell = |row: &Row, backend: &Backend| {
+        let mine: Vec<_> = row.kernels.iter().filter(|k| k.backend == backend.0).map(|k| k.variant).collect();
+        match mine.as_slice() {
+            [] => "-".to_string(),
+            [""] => "yes".to_string(),
+            variants => {
+                let mut names = variants.to_vec();
+                names.dedup();
+                names.join(", ")
+            }
+        }
+    };
+    if args.markdown {
+        let names: Vec<_> = shown.iter().map(|b| format!(" {b} |")).collect();
+        let mut text = format!("| op | what it does |{}\n|---|---|{}", names.concat(), "---|".repeat(shown.len()));
+        for row in &rows {
+            let cells: Vec<_> = shown.iter().map(|b| format!(" {} |", cell(row, b))).collect();
+            let _ = write!(text, "\n| `{}` | {} |{}", row.op, row.summary.trim_end_matches('.'), cells.concat());
+        }
+        return output::print(&text);
+    }
+    let mut table = output::table(&[&["op"], shown.iter().map(|b| b.0).collect::<Vec<_>>().as_slice()].concat());
+    for row in &rows {
+        let mut cells = vec![row.op.to_string()];
+        cells.extend(shown.iter().map(|b| cell(row, b)));
+        table.add_row(cells);
+    }
+    output::print(&table.to_string())
+}

@@ -1,0 +1,2 @@
+//! Nothing to do: `links` needs a build script.
+fn main() {}

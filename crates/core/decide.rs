@@ -1,0 +1,175 @@
+//! The filter: which registered kernels can serve a call on a platform, and why the others cannot.
+//! `select`, the ranked calls and `explain` all come through here.
+
+use crate::names::{Backend, DeviceId};
+use crate::op::{AnyKernel, is_reference};
+use crate::platform::Platform;
+use crate::policy::{Level, Policy};
+use crate::reason::Reason;
+use crate::spec::{Key, KernelSpec};
+use std::cmp::Reverse;
+use std::fmt;
+
+/// Gives every reason against `spec`, cheap ones first, until `sink` has heard enough (returns false).
+pub(crate) fn reasons_against(
+    spec: &KernelSpec,
+    platform: &Platform,
+    key: Option<&Key>,
+    policy: &Policy,
+    mut sink: impl FnMut(Reason) -> bool,
+) {
+    let served = spec.manifest.driver.kind();
+    let device = if spec.requires.is_empty() {
+        match served == platform.id.kind {
+            true => Ok(()),
+            false => Err(Reason::WrongDevice { have: platform.id.kind, need: served }),
+        }
+    } else {
+        let mut worst = Ok(());
+        for clause in spec.requires {
+            match clause.holds(platform) {
+                Ok(()) => {
+                    worst = Ok(());
+                    break;
+                }
+                // A clause of the right kind says more than one of another.
+                Err(reason) if worst.is_ok() || matches!(worst, Err(Reason::WrongDevice { .. })) => {
+                    worst = Err(reason);
+                }
+                Err(_) => {}
+            }
+        }
+        worst
+    };
+    let mut go_on = true;
+    if let Err(reason) = device {
+        go_on = sink(reason);
+    }
+    if go_on && spec.experimental && !policy.experimental {
+        go_on = sink(Reason::Experimental);
+    }
+    if go_on && !spec.deterministic && policy.deterministic {
+        go_on = sink(Reason::NonDeterministic);
+    }
+    let Some(key) = key.filter(|_| go_on) else { return };
+    if let Err(reason) = spec.formats.accept(key) {
+        go_on = sink(reason);
+    }
+    if let (true, Some(gate)) = (go_on, spec.gate)
+        && let Err(reason) = gate(key)
+    {
+        sink(reason);
+    }
+}
+
+/// Whether nothing speaks against `spec`.
+#[inline]
+pub(crate) fn usable(spec: &KernelSpec, platform: &Platform, key: Option<&Key>, policy: &Policy) -> bool {
+    let mut ok = true;
+    reasons_against(spec, platform, key, policy, |_| {
+        ok = false;
+        false
+    });
+    ok
+}
+
+/// The order of preference: `reference` last, then priority, then the narrower requirement, then name.
+pub(crate) fn rank(spec: &KernelSpec) -> impl Ord + use<> {
+    (is_reference(spec.backend), Reverse(spec.priority), Reverse(spec.specificity()), spec.backend, spec.variant)
+}
+
+/// One candidate of a decision.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The kernel.
+    pub spec: &'static KernelSpec,
+    /// All that speaks against it; empty when it could run.
+    pub reasons: Vec<Reason>,
+}
+
+/// What would run, and why nothing else: the answer of `explain`. It cannot run anything itself.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// The op.
+    pub op: &'static str,
+    /// The device asked about.
+    pub device: DeviceId,
+    /// Its architecture, in words.
+    pub arch: String,
+    /// The call's class, where one was given.
+    pub key: Option<Key>,
+    /// Who decided.
+    pub level: Level,
+    /// Candidates in order of preference.
+    pub candidates: Vec<Candidate>,
+    /// Index of the chosen one.
+    pub chosen: Option<usize>,
+    /// What to do when nothing can run, beyond what the reasons say.
+    pub fix: Vec<String>,
+}
+
+impl Decision {
+    /// The backends of all candidates, sorted.
+    pub fn backends(&self) -> Vec<Backend> {
+        let mut all: Vec<_> = self.candidates.iter().map(|c| c.spec.backend).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// The chosen kernel's spec.
+    pub fn chosen(&self) -> Option<&'static KernelSpec> {
+        self.chosen.map(|at| self.candidates[at].spec)
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {} ({})", self.op, self.device, self.arch)?;
+        if let Some(key) = &self.key {
+            write!(f, " for {key}")?;
+        }
+        match self.chosen() {
+            Some(spec) => write!(f, "\n  runs {}, decided by {}", spec.id(), self.level)?,
+            None => write!(f, "\n  has no usable kernel")?,
+        }
+        let width = self.candidates.iter().map(|c| c.spec.id().len()).max().unwrap_or(0);
+        for (i, c) in self.candidates.iter().enumerate() {
+            let chosen = self.chosen == Some(i);
+            let mark = if chosen { "->" } else { "  " };
+            let why: Vec<_> = c.reasons.iter().map(Reason::to_string).collect();
+            let why = match (chosen, why.is_empty()) {
+                (true, _) => format!("chosen; {}", c.spec.origin),
+                (false, true) => "usable, ranked lower".into(),
+                (false, false) => why.join("; "),
+            };
+            write!(f, "\n  {mark} {:width$}  {why}", c.spec.id())?;
+        }
+        for fix in &self.fix {
+            write!(f, "\n  fix: {fix}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Every candidate with all its reasons, best first.
+pub(crate) fn candidates(
+    kernels: &[&'static dyn AnyKernel],
+    platform: &Platform,
+    key: Option<&Key>,
+    policy: &Policy,
+) -> Vec<Candidate> {
+    let mut all: Vec<Candidate> = kernels
+        .iter()
+        .map(|k| {
+            let mut reasons = Vec::new();
+            reasons_against(k.spec(), platform, key, policy, |r| {
+                reasons.push(r);
+                true
+            });
+            Candidate { spec: k.spec(), reasons }
+        })
+        .collect();
+    all.sort_by_key(|c| rank(c.spec));
+    all
+}

@@ -1,0 +1,105 @@
+//! The host processor as a device: its driver lives here, because the reference kernels need it
+//! whatever backends are linked.
+
+use crate::device::Driver;
+use crate::names::{DeviceId, DeviceKind};
+use crate::platform::{Arch, Platform, detect_cpu};
+use crate::reason::Reason;
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+
+/// The host driver, for the manifest of a CPU backend.
+pub static HOST: Host = Host(());
+
+/// The host driver's type.
+pub struct Host(());
+
+/// One cache line, and one AVX-512 register.
+const ALIGN: usize = 64;
+
+// SAFETY: features are detected on this processor and can only be taken away; memory comes from the
+// global allocator with ALIGN.
+unsafe impl Driver for Host {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::CPU
+    }
+
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn probe(&self) -> Result<Vec<Platform>, Reason> {
+        let found = detect_cpu();
+        // A word that is not understood keeps every feature; `Registry::linked` reports it before any call.
+        let features = match std::env::var("KERNELS_CPU_FEATURES") {
+            Ok(text) => found.restricted(&text).unwrap_or(found),
+            Err(_) => found,
+        };
+        Ok(vec![Platform {
+            id: DeviceId::CPU,
+            name: cpu_name(),
+            arch: Arch::Cpu(features),
+            cores: std::thread::available_parallelism().map_or(1, |n| n.get()) as u32,
+            caches: caches(),
+            memory: memory(),
+            warp_width: 1,
+            driver_version: std::env::consts::ARCH.into(),
+        }])
+    }
+
+    fn alloc(&self, _device: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, String> {
+        if bytes == 0 {
+            return Ok(std::ptr::without_provenance_mut(ALIGN));
+        }
+        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|e| e.to_string())?;
+        // SAFETY: the size is not zero.
+        let ptr = unsafe { if zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
+        if ptr.is_null() { Err(format!("{bytes} bytes of host memory refused")) } else { Ok(ptr) }
+    }
+
+    unsafe fn free(&self, _device: u32, ptr: *mut u8, bytes: usize) {
+        if bytes > 0 {
+            // SAFETY: by contract, allocated above with this size.
+            unsafe { dealloc(ptr, Layout::from_size_align_unchecked(bytes, ALIGN)) }
+        }
+    }
+
+    unsafe fn upload(&self, _device: u32, dst: *mut u8, src: &[u8]) -> Result<(), String> {
+        // SAFETY: by contract; a fresh destination cannot overlap a borrowed source.
+        unsafe { dst.copy_from_nonoverlapping(src.as_ptr(), src.len()) };
+        Ok(())
+    }
+
+    unsafe fn download(&self, _device: u32, dst: &mut [u8], src: *const u8) -> Result<(), String> {
+        // SAFETY: by contract; a mutably borrowed destination cannot overlap the source.
+        unsafe { dst.as_mut_ptr().copy_from_nonoverlapping(src, dst.len()) };
+        Ok(())
+    }
+
+    fn synchronize(&self, _device: u32) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn cpu_name() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':'));
+    name.map_or_else(|| std::env::consts::ARCH.into(), |(_, n)| n.trim().into())
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+fn caches() -> [usize; 3] {
+    [libc::_SC_LEVEL1_DCACHE_SIZE, libc::_SC_LEVEL2_CACHE_SIZE, libc::_SC_LEVEL3_CACHE_SIZE]
+        // SAFETY: sysconf only reads.
+        .map(|name| usize::try_from(unsafe { libc::sysconf(name) }).unwrap_or(0))
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn caches() -> [usize; 3] {
+    [0; 3]
+}
+
+fn memory() -> u64 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = info.lines().find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    kib.map_or(0, |k: u64| k * 1024)
+}

@@ -1,0 +1,59 @@
+//! The core of kernel-registry: kernels register themselves at link time, and a selector picks, out of
+//! what was linked, what can run on the device in front of it.
+//!
+//! Two flows, each with one direction: a kernel file states its spec beside its function ([`kernel!`]),
+//! and the [`Registry`] gathers them; a call site hands arguments to an op, which checks them once
+//! ([`Checked`]), the selector finds a kernel ([`Selected`]), and that runs it.
+
+mod call;
+mod ctx;
+mod decide;
+mod device;
+mod dtype;
+mod error;
+mod host;
+mod integrity;
+mod layout;
+mod macros;
+mod manifest;
+mod names;
+mod op;
+mod platform;
+mod policy;
+mod reason;
+mod registry;
+mod requirement;
+mod select;
+mod spec;
+mod tensor;
+mod trace;
+mod view;
+
+pub use call::{OpState, Selected};
+pub use ctx::{Ctx, Stream};
+pub use decide::{Candidate, Decision};
+pub use device::{Device, Driver};
+pub use dtype::{DType, DTypeSet, Element};
+pub use error::{BuildError, CallError, ConfigError, Error, Result, RunError, SelectError};
+pub use host::{HOST, Host};
+pub use layout::{Layout, MAX_RANK, Rows};
+pub use manifest::{FEATURES, FeatureReport, MANIFESTS, Manifest};
+pub use names::{Backend, DeviceId, DeviceKind, intern, nearest};
+pub use op::{AnyKernel, Checked, Kernel, KernelEntry, Op, OpEntry, OpInfo, Valid};
+pub use platform::{Arch, CpuFeatures, Platform};
+pub use policy::{Level, Mode, Policy, Rule, glob};
+pub use reason::Reason;
+pub use registry::{Parts, Registry};
+pub use requirement::{ArchBound, Requirement};
+pub use select::{AnySelected, Selector};
+pub use spec::{Formats, Key, KernelSpec, Origin};
+pub use tensor::Tensor;
+pub use trace::{Record, Recorder};
+pub use view::{View, ViewMut};
+
+pub use half::{bf16, f16};
+#[doc(hidden)]
+pub use inventory;
+#[doc(hidden)]
+#[cfg(not(any(miri, target_family = "wasm")))]
+pub use linkme;

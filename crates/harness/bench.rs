@@ -1,0 +1,120 @@
+//! Benches: every usable kernel over its contract's bench cases, checked first, interleaved with each
+//! other, as medians and as shares of what the memory gave in the same run.
+
+use crate::{Filter, Roofline};
+use kernels_core::{AnyKernel, Device, Error, Registry, Result};
+use kernels_ops::{AnyCase, Outcome, contracts};
+use serde::Serialize;
+
+/// One kernel on one case.
+#[derive(Clone, Debug, Serialize)]
+pub struct BenchRow {
+    /// Op.
+    pub op: &'static str,
+    /// Case.
+    pub case: String,
+    /// Kernel id.
+    pub kernel: String,
+    /// Device.
+    pub device: String,
+    /// Host threads.
+    pub threads: usize,
+    /// Median microseconds for a call.
+    pub median_us: f64,
+    /// Gigabytes read and written per second.
+    pub gb_per_s: f64,
+    /// Billions of floating-point operations per second.
+    pub gflop_per_s: f64,
+    /// Time that the bytes need at the bandwidth measured for this working set, over the median.
+    pub share_of_bandwidth: f64,
+}
+
+/// Rounds of interleaved measurements.
+const ROUNDS: usize = 9;
+/// How long one measurement lasts.
+const SLICE_SECONDS: f64 = 0.02;
+
+/// Benches what `filter` lets through. `progress` hears (cases done, cases in all, what is next).
+///
+/// # Errors
+/// The registry does not hold together, or a kernel fails its check.
+pub fn bench(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> Result<Vec<BenchRow>> {
+    let registry = Registry::linked()?;
+    let kernels = filter.kernels(registry);
+    let devices: Vec<Device> = registry.devices().into_iter().filter_map(|(_, d)| d.ok()).flatten().copied().collect();
+    let cases: Vec<(&str, Box<dyn AnyCase>)> = contracts()
+        .into_iter()
+        .filter(|c| kernels.iter().any(|k| k.spec().op == c.op()))
+        .flat_map(|c| c.bench_cases().into_iter().map(move |case| (c.op(), case)))
+        .collect();
+    let mut rows = Vec::new();
+    for (done, (op, case)) in cases.iter().enumerate() {
+        progress(done, cases.len(), &format!("{op} {}", case.name()));
+        let key = case.key()?;
+        let cost = case.cost()?;
+        for device in &devices {
+            let decision = registry.explain(op, device.platform(), Some(&key), None)?;
+            let able = |k: &&&'static dyn AnyKernel| {
+                let mine = decision.candidates.iter().find(|c| std::ptr::eq(c.spec, k.spec()));
+                // The reference is for being right; timing it would take most of the run.
+                mine.is_some_and(|c| c.reasons.is_empty()) && (k.spec().backend.0 != "reference" || filter.backend.is_some())
+            };
+            let kernels: Vec<_> = kernels.iter().filter(|k| k.spec().op == *op).filter(able).copied().collect();
+            if kernels.is_empty() {
+                continue;
+            }
+            check(op, case.as_ref(), &kernels, *device)?;
+            let roof = Roofline::measure((cost.read + cost.written) as usize, device.threads());
+            for (kernel, seconds) in kernels.iter().zip(medians(case.as_ref(), &kernels, *device)?) {
+                rows.push(BenchRow {
+                    op,
+                    case: case.name().into(),
+                    kernel: kernel.spec().id(),
+                    device: device.id().to_string(),
+                    threads: device.threads(),
+                    median_us: seconds * 1e6,
+                    gb_per_s: (cost.read + cost.written) as f64 / seconds / 1e9,
+                    gflop_per_s: cost.flops as f64 / seconds / 1e9,
+                    share_of_bandwidth: roof.seconds(cost.read, cost.written) / seconds,
+                });
+            }
+        }
+    }
+    progress(cases.len(), cases.len(), "");
+    Ok(rows)
+}
+
+fn check(op: &str, case: &dyn AnyCase, kernels: &[&'static dyn AnyKernel], device: Device) -> Result<()> {
+    for kernel in kernels {
+        if let Outcome::Ran { worst, at } = case.run(*kernel, device)?
+            && worst > 1.0
+        {
+            let detail = format!("{op} {}: {} is {worst:.3} times the tolerance off, {at}", case.name(), kernel.spec().id());
+            return Err(Error::Config(kernels_core::ConfigError::Invalid { name: "bench", detail }));
+        }
+    }
+    Ok(())
+}
+
+/// Median seconds a call for each kernel, measured in turns so that the machine's moods hit all alike.
+fn medians(case: &dyn AnyCase, kernels: &[&'static dyn AnyKernel], device: Device) -> Result<Vec<f64>> {
+    let time = |k, n| case.time(k, device, n).map(|d| d.map_or(f64::NAN, |d| d.as_secs_f64()) / f64::from(n));
+    let mut counts = Vec::new();
+    for k in kernels {
+        time(*k, 2)?;
+        let once = time(*k, 3)?;
+        counts.push(((SLICE_SECONDS / once) as u32).clamp(1, 1_000_000));
+    }
+    let mut samples = vec![Vec::new(); kernels.len()];
+    for _ in 0..ROUNDS {
+        for (i, k) in kernels.iter().enumerate() {
+            samples[i].push(time(*k, counts[i])?);
+        }
+    }
+    Ok(samples.into_iter().map(median).collect())
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}

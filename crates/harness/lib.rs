@@ -1,0 +1,32 @@
+//! Parity and benches over whatever kernels are registered, from any crate: for the command line, for
+//! tests, and for authors of backends.
+
+mod bench;
+mod parity;
+mod roofline;
+
+pub use bench::{BenchRow, bench};
+pub use parity::{Failure, KernelReport, Report, assert_parity, parity};
+pub use roofline::Roofline;
+
+use kernels_core::{AnyKernel, Backend, Registry, glob};
+
+/// Which kernels to look at.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Op names, `*` for anything; all where none.
+    pub ops: Option<String>,
+    /// One backend; all where none.
+    pub backend: Option<Backend>,
+}
+
+impl Filter {
+    /// The kernels of `registry` that it lets through, by op, best rank first.
+    pub fn kernels(&self, registry: &Registry) -> Vec<&'static dyn AnyKernel> {
+        let wanted = |k: &&'static dyn AnyKernel| {
+            let spec = k.spec();
+            self.ops.as_ref().is_none_or(|g| glob(g, spec.op)) && self.backend.is_none_or(|b| b == spec.backend)
+        };
+        registry.kernels().filter(wanted).collect()
+    }
+}

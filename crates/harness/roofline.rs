@@ -1,0 +1,99 @@
+//! What the memory of this machine gives in this run, for the share that a kernel reaches of it.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Bandwidths measured for a working set of a certain size.
+#[derive(Clone, Copy, Debug)]
+pub struct Roofline {
+    /// Bytes read per second.
+    pub read: f64,
+    /// Bytes per second of a copy, reads and writes counted.
+    pub copy: f64,
+}
+
+impl Roofline {
+    /// Measures with a working set of `bytes`, on `threads` threads.
+    pub fn measure(bytes: usize, threads: usize) -> Roofline {
+        let per_thread = (bytes / threads).clamp(4 << 10, 512 << 20).next_multiple_of(256);
+        let read = best(threads, per_thread, |src, _| {
+            black_box(read_all(src));
+            src.len() as f64
+        });
+        let copy = best(threads, per_thread / 2, |src, dst| {
+            dst.copy_from_slice(src);
+            black_box(&dst[0]);
+            2.0 * src.len() as f64
+        });
+        Roofline { read, copy }
+    }
+
+    /// The least seconds for so many bytes read and written.
+    pub fn seconds(&self, read: u64, written: u64) -> f64 {
+        let copied = 2 * written.min(read);
+        copied as f64 / self.copy + (read + written - copied) as f64 / self.read
+    }
+}
+
+fn read_all(src: &[u8]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        // SAFETY: the feature was just detected.
+        return unsafe { read_avx512(src) };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the feature was just detected.
+        return unsafe { read_avx2(src) };
+    }
+    read_words(src)
+}
+
+#[inline(always)]
+fn read_words(src: &[u8]) -> u64 {
+    // Independent sums, so that the additions are not the limit.
+    let (mut sums, words) = ([0u64; 32], src.as_chunks::<256>().0);
+    for chunk in words {
+        for (s, w) in sums.iter_mut().zip(chunk.as_chunks::<8>().0) {
+            *s = s.wrapping_add(u64::from_ne_bytes(*w));
+        }
+    }
+    sums.iter().fold(0, |a, b| a.wrapping_add(*b))
+}
+
+/// # Safety
+/// The processor has AVX-512F.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn read_avx512(src: &[u8]) -> u64 {
+    read_words(src)
+}
+
+/// # Safety
+/// The processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn read_avx2(src: &[u8]) -> u64 {
+    read_words(src)
+}
+
+/// The best of several passes: a roofline is what the machine can, not what it did under load.
+fn best(threads: usize, bytes: usize, pass: impl Fn(&[u8], &mut [u8]) -> f64 + Sync) -> f64 {
+    let barrier = std::sync::Barrier::new(threads);
+    std::thread::scope(|scope| {
+        let one = || {
+            let (src, mut dst) = (vec![1u8; bytes], vec![2u8; bytes]);
+            let rounds = ((4 << 20) / bytes).max(1);
+            let mut rates = Vec::new();
+            for _ in 0..7 {
+                barrier.wait();
+                let start = Instant::now();
+                let moved: f64 = (0..rounds).map(|_| pass(black_box(&src), &mut dst)).sum();
+                rates.push(moved / start.elapsed().as_secs_f64());
+            }
+            rates.into_iter().fold(0.0, f64::max)
+        };
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        handles.into_iter().map(|h| h.join().unwrap_or(0.0)).sum()
+    })
+}

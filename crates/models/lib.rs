@@ -1,0 +1,1 @@
+//! GGUF files and the model families that prove kernel-registry on real weights

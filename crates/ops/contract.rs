@@ -1,0 +1,293 @@
+//! What a contract states besides its arguments: parity cases, tolerance and cost. The harness runs
+//! every registered kernel against them; a kernel that is not in this suite does not exist.
+
+use kernels_core::{
+    AnyKernel, Backend, Checked, Device, Error, Kernel, KernelSpec, Key, Op, Registry, Result, Tensor,
+};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// The testable half of an op's contract.
+pub trait Contract: Op {
+    /// What a case has besides tensors: the op's values, and how views are cut from the tensors.
+    type Params: Send + Sync;
+
+    /// Which of a case's tensors the op writes.
+    const OUTPUTS: &'static [usize];
+
+    /// Cases that every kernel must get right: odd sizes, zero rows, strides, extremes, NaN and
+    /// infinities, for each element type.
+    fn cases() -> Vec<Case<Self::Params>>;
+
+    /// Cases worth timing.
+    fn bench_cases() -> Vec<Case<Self::Params>>;
+
+    /// The op's arguments, cut from a case's tensors.
+    ///
+    /// # Errors
+    /// A case that does not fit the op, which is a fault of the contract.
+    fn bind<'a>(params: &Self::Params, tensors: &'a mut [Tensor]) -> Option<Self::Args<'a>>;
+
+    /// How far a kernel's result may be from the reference's for calls of this class.
+    fn tolerance(key: Key) -> Tolerance;
+
+    /// What a call must move and compute at least.
+    fn cost(args: &Self::Args<'_>) -> Cost;
+}
+
+/// One set of arguments.
+pub struct Case<P> {
+    /// Unique in the op, for people.
+    pub name: String,
+    /// Tensors on the host, outputs too.
+    pub tensors: Vec<Tensor>,
+    /// The rest.
+    pub params: P,
+}
+
+/// `|got - expected| <= abs + rel * |expected|`; NaN must meet NaN, and an infinity itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Absolute part.
+    pub abs: f64,
+    /// Relative part.
+    pub rel: f64,
+}
+
+impl Tolerance {
+    /// Bit for bit.
+    pub const EXACT: Tolerance = Tolerance { abs: 0.0, rel: 0.0 };
+
+    /// For a result that is rounded once to the class's type after f32 arithmetic: `ulps` units in the
+    /// last place, and `f32_rel` for the arithmetic.
+    pub fn rounded(key: Key, ulps: f64, f32_rel: f64) -> Tolerance {
+        let eps = match key.dtype {
+            kernels_core::DType::BF16 => 2f64.powi(-7),
+            kernels_core::DType::F16 => 2f64.powi(-10),
+            _ => 2f64.powi(-23),
+        };
+        Tolerance { abs: f32_rel, rel: ulps * eps + f32_rel }
+    }
+
+    /// Also allows the spacing of the class's subnormal numbers, where one rounding is not relative.
+    pub fn at_least_subnormal(self, key: Key) -> Tolerance {
+        let spacing = if key.dtype == kernels_core::DType::F16 { 2f64.powi(-24) } else { 1e-37 };
+        Tolerance { abs: self.abs.max(spacing), ..self }
+    }
+
+    /// The distance in units of what is allowed: at most 1 passes.
+    pub fn distance(&self, got: f64, expected: f64) -> f64 {
+        if got == expected || (got.is_nan() && expected.is_nan()) {
+            return 0.0;
+        }
+        let ratio = (got - expected).abs() / (self.abs + self.rel * expected.abs());
+        if ratio.is_nan() { f64::INFINITY } else { ratio }
+    }
+}
+
+/// The least that a call moves and computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// Floating-point operations.
+    pub flops: u64,
+}
+
+/// How one kernel did on one case.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It ran; the worst distance in units of the tolerance, and where.
+    Ran {
+        /// At most 1 passes.
+        worst: f64,
+        /// Which output, which element, got and expected.
+        at: String,
+    },
+    /// Its spec does not take calls of this class.
+    NotServed,
+}
+
+/// A contract without its type.
+pub trait AnyContract: Send + Sync {
+    /// The op.
+    fn op(&self) -> &'static str;
+    /// Its parity cases.
+    fn cases(&self) -> Vec<Box<dyn AnyCase>>;
+    /// Its bench cases.
+    fn bench_cases(&self) -> Vec<Box<dyn AnyCase>>;
+}
+
+/// A case without its type.
+pub trait AnyCase: Send + Sync {
+    /// Unique in the op.
+    fn name(&self) -> &str;
+    /// The call's class.
+    ///
+    /// # Errors
+    /// A case that its own op refuses.
+    fn key(&self) -> Result<Key>;
+    /// What the call must move and compute at least.
+    ///
+    /// # Errors
+    /// A case that its own op refuses.
+    fn cost(&self) -> Result<Cost>;
+    /// Runs `kernel` on a copy of the case on `device`, and compares all of each output's memory, gaps
+    /// included, with what the reference leaves there.
+    ///
+    /// # Errors
+    /// The kernel's failure.
+    fn run(&self, kernel: &'static dyn AnyKernel, device: Device) -> Result<Outcome>;
+    /// Runs `kernel` `iterations` times on a copy of the case on `device`, and times that.
+    ///
+    /// # Errors
+    /// The kernel's failure.
+    fn time(&self, kernel: &'static dyn AnyKernel, device: Device, iterations: u32) -> Result<Option<Duration>>;
+}
+
+/// A contract in the inventory.
+pub struct ContractEntry(pub &'static dyn AnyContract);
+inventory::collect!(ContractEntry);
+
+/// Every contract that was linked, by op.
+pub fn contracts() -> Vec<&'static dyn AnyContract> {
+    let mut all: Vec<_> = inventory::iter::<ContractEntry>.into_iter().map(|e| e.0).collect();
+    all.sort_by_key(|c| c.op());
+    all
+}
+
+/// Registers the testable half of a contract.
+#[macro_export]
+macro_rules! contract {
+    ($op:ident) => {
+        const _: () = {
+            static CONTRACT: $crate::Erased<$op<'static>> = $crate::Erased::new();
+            $crate::inventory::submit! { $crate::ContractEntry(&CONTRACT) }
+        };
+    };
+}
+
+/// A [`Contract`] as an [`AnyContract`].
+pub struct Erased<O>(std::marker::PhantomData<fn() -> O>);
+
+impl<O> Erased<O> {
+    /// Used by [`crate::contract!`].
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Erased(std::marker::PhantomData)
+    }
+}
+
+impl<O: Contract> AnyContract for Erased<O> {
+    fn op(&self) -> &'static str {
+        O::NAME
+    }
+
+    fn cases(&self) -> Vec<Box<dyn AnyCase>> {
+        O::cases().into_iter().map(ErasedCase::<O>::boxed).collect()
+    }
+
+    fn bench_cases(&self) -> Vec<Box<dyn AnyCase>> {
+        O::bench_cases().into_iter().map(ErasedCase::<O>::boxed).collect()
+    }
+}
+
+struct ErasedCase<O: Contract> {
+    case: Case<O::Params>,
+    expected: OnceLock<Vec<Vec<f64>>>,
+}
+
+impl<O: Contract> ErasedCase<O> {
+    fn boxed(case: Case<O::Params>) -> Box<dyn AnyCase> {
+        Box::new(ErasedCase::<O> { case, expected: OnceLock::new() })
+    }
+
+    fn copies(&self, device: Device) -> Result<Vec<Tensor>> {
+        self.case.tensors.iter().map(|t| t.to_device(device)).collect()
+    }
+
+    fn checked<'a>(&self, tensors: &'a mut [Tensor]) -> Result<Checked<'a, O>> {
+        let args = O::bind(&self.case.params, tensors).ok_or_else(|| self.fault("does not bind to the op"))?;
+        Checked::new(args)
+    }
+
+    fn fault(&self, what: &str) -> Error {
+        let detail = format!("{} case \"{}\" {what}", O::NAME, self.case.name);
+        kernels_core::ConfigError::Invalid { name: "contract", detail }.into()
+    }
+
+    /// Memory of the outputs after `kernel`, with the class of the call; `None` where it does not serve.
+    fn outputs(&self, kernel: &'static Kernel<O>, device: Device) -> Result<Option<(Key, Vec<Vec<f64>>)>> {
+        let mut tensors = self.copies(device)?;
+        let mut checked = self.checked(&mut tensors)?;
+        let key = checked.key();
+        let Ok(selected) = kernel.for_call(&checked) else { return Ok(None) };
+        selected.call(&mut checked)?;
+        drop(checked);
+        device.synchronize()?;
+        let all: Result<_> = O::OUTPUTS.iter().map(|i| tensors[*i].to_f64_vec()).collect();
+        Ok(Some((key, all?)))
+    }
+
+    fn expected(&self) -> Result<&Vec<Vec<f64>>> {
+        if let Some(known) = self.expected.get() {
+            return Ok(known);
+        }
+        let registry = Registry::linked()?;
+        let is_mine = |s: &KernelSpec| s.op == O::NAME && s.backend == Backend::REFERENCE;
+        let found = registry.kernels().find(|k| is_mine(k.spec()));
+        let kernel = found.and_then(|k| k.as_any().downcast_ref()).ok_or_else(|| self.fault("has no reference"))?;
+        let outputs = self.outputs(kernel, Device::cpu())?.ok_or_else(|| self.fault("is not served by the reference"))?;
+        Ok(self.expected.get_or_init(|| outputs.1))
+    }
+}
+
+impl<O: Contract> AnyCase for ErasedCase<O> {
+    fn name(&self) -> &str {
+        &self.case.name
+    }
+
+    fn key(&self) -> Result<Key> {
+        Ok(self.checked(&mut self.copies(Device::cpu())?)?.key())
+    }
+
+    fn cost(&self) -> Result<Cost> {
+        Ok(O::cost(self.checked(&mut self.copies(Device::cpu())?)?.args()))
+    }
+
+    fn run(&self, kernel: &'static dyn AnyKernel, device: Device) -> Result<Outcome> {
+        let kernel: &'static Kernel<O> =
+            kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))?;
+        let expected = self.expected()?;
+        let Some((key, got)) = self.outputs(kernel, device)? else { return Ok(Outcome::NotServed) };
+        let tolerance = O::tolerance(key);
+        let (mut worst, mut at) = (0.0, String::from("equal"));
+        for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
+            for (j, (g, e)) in got.iter().zip(expected).enumerate() {
+                let d = tolerance.distance(*g, *e);
+                if d > worst {
+                    worst = d;
+                    at = format!("output {i} element {j}: got {g}, expected {e}");
+                }
+            }
+        }
+        Ok(Outcome::Ran { worst, at })
+    }
+
+    fn time(&self, kernel: &'static dyn AnyKernel, device: Device, iterations: u32) -> Result<Option<Duration>> {
+        let kernel: &'static Kernel<O> =
+            kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))?;
+        let mut tensors = self.copies(device)?;
+        let mut checked = self.checked(&mut tensors)?;
+        let Ok(selected) = kernel.for_call(&checked) else { return Ok(None) };
+        device.synchronize()?;
+        let start = Instant::now();
+        for _ in 0..iterations {
+            selected.call(&mut checked)?;
+        }
+        device.synchronize()?;
+        Ok(Some(start.elapsed()))
+    }
+}

@@ -1,0 +1,24 @@
+//! The op contracts of kernel-registry: one file an op, folders are groups. Each file holds the op's
+//! arguments and checks, its typed functions, its `reference` kernel (slow, obvious, f64), and its parity
+//! cases, tolerance and cost.
+
+pub mod activation;
+pub mod args;
+mod contract;
+pub mod data;
+pub mod element;
+pub mod layernorm;
+pub mod quantization;
+
+pub use contract::{AnyCase, AnyContract, Case, Contract, ContractEntry, Cost, Erased, Outcome, Tolerance, contracts};
+#[doc(hidden)]
+pub use inventory;
+pub use kernels_core as core;
+
+kernels_core::backend! { backends: [kernels_core::Backend::REFERENCE], driver: &kernels_core::HOST }
+
+/// The three float types.
+pub(crate) const FLOATS: [kernels_core::DType; 3] =
+    [kernels_core::DType::F32, kernels_core::DType::F16, kernels_core::DType::BF16];
+
+pub(crate) use kernels_core::{Backend, DTypeSet, Formats};

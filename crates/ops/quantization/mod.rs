@@ -1,0 +1,2 @@
+//! `quantization.*`
+pub mod blocks;

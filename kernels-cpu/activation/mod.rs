@@ -1,0 +1,3 @@
+//! `activation.*`
+
+mod silu_and_mul;

@@ -1,0 +1,57 @@
+//! The vector instructions that kernels are written over.
+//!
+//! Every method is `#[inline(always)]` and so is every generic kernel part: they are compiled inside a
+//! function with the right `#[target_feature]` (see `variants!`), never on their own. Closures do not
+//! inherit those features, so generic parts use plain loops.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod element;
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+pub use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub use avx512::Avx512;
+pub use element::{Elem, load_tail, store_tail};
+pub use portable::Portable;
+
+/// Vectors of f32, with loads from and stores to 16-bit floats.
+///
+/// # Safety of all methods
+/// The processor has the implementation's features. Pointers are valid for `W` elements, unaligned.
+#[allow(clippy::missing_safety_doc)]
+pub trait Isa: Copy + 'static {
+    /// `W` lanes of f32.
+    type V: Copy;
+    /// Lanes.
+    const W: usize;
+
+    unsafe fn splat(x: f32) -> Self::V;
+    unsafe fn load_f32(p: *const f32) -> Self::V;
+    unsafe fn store_f32(p: *mut f32, v: Self::V);
+    unsafe fn load_f16(p: *const u16) -> Self::V;
+    /// Rounds to nearest even.
+    unsafe fn store_f16(p: *mut u16, v: Self::V);
+    unsafe fn load_bf16(p: *const u16) -> Self::V;
+    /// Rounds to nearest even; NaN stays NaN.
+    unsafe fn store_bf16(p: *mut u16, v: Self::V);
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn div(a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b + c`, fused where the processor can.
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The larger; `b` where either is NaN.
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller; `b` where either is NaN.
+    unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    /// To the nearest integer, ties to even.
+    unsafe fn round(a: Self::V) -> Self::V;
+    /// `a · 2ⁿ` for integral `n` in -252..=254, through the subnormals.
+    unsafe fn scale_by_power(a: Self::V, n: Self::V) -> Self::V;
+    unsafe fn sum(v: Self::V) -> f32;
+    unsafe fn largest(v: Self::V) -> f32;
+}

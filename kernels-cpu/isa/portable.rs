@@ -1,0 +1,116 @@
+//! The target's baseline: plain arrays, which the compiler turns into whatever vectors it may use.
+
+use super::Isa;
+use half::{bf16, f16};
+
+/// 8 lanes.
+#[derive(Clone, Copy)]
+pub struct Portable;
+
+type V = [f32; 8];
+
+macro_rules! lanes {
+    (|$i:ident| $e:expr) => {{
+        let mut out = [0f32; 8];
+        for $i in 0..8 {
+            out[$i] = $e;
+        }
+        out
+    }};
+}
+
+// Safe arithmetic throughout; pointers are valid for 8 elements by the trait's contract.
+impl Isa for Portable {
+    type V = V;
+    const W: usize = 8;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> V {
+        [x; 8]
+    }
+    #[inline(always)]
+    unsafe fn load_f32(p: *const f32) -> V {
+        // SAFETY: see above the impl.
+        unsafe { p.cast::<V>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store_f32(p: *mut f32, v: V) {
+        // SAFETY: see above the impl.
+        unsafe { p.cast::<V>().write_unaligned(v) }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(p: *const u16) -> V {
+        // SAFETY: see above the impl.
+        let bits = unsafe { p.cast::<[u16; 8]>().read_unaligned() };
+        lanes!(|i| f16::from_bits(bits[i]).to_f32())
+    }
+    #[inline(always)]
+    unsafe fn store_f16(p: *mut u16, v: V) {
+        // SAFETY: see above the impl.
+        unsafe { p.cast::<[u16; 8]>().write_unaligned(v.map(|x| f16::from_f32(x).to_bits())) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u16) -> V {
+        // SAFETY: see above the impl.
+        let bits = unsafe { p.cast::<[u16; 8]>().read_unaligned() };
+        lanes!(|i| f32::from_bits(u32::from(bits[i]) << 16))
+    }
+    #[inline(always)]
+    unsafe fn store_bf16(p: *mut u16, v: V) {
+        // SAFETY: see above the impl.
+        unsafe { p.cast::<[u16; 8]>().write_unaligned(v.map(|x| bf16::from_f32(x).to_bits())) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: V, b: V) -> V {
+        lanes!(|i| a[i] + b[i])
+    }
+    #[inline(always)]
+    unsafe fn sub(a: V, b: V) -> V {
+        lanes!(|i| a[i] - b[i])
+    }
+    #[inline(always)]
+    unsafe fn mul(a: V, b: V) -> V {
+        lanes!(|i| a[i] * b[i])
+    }
+    #[inline(always)]
+    unsafe fn div(a: V, b: V) -> V {
+        lanes!(|i| a[i] / b[i])
+    }
+    #[inline(always)]
+    unsafe fn fma(a: V, b: V, c: V) -> V {
+        // `mul_add` without FMA calls libm for each lane, 85 times slower.
+        lanes!(|i| a[i] * b[i] + c[i])
+    }
+    #[inline(always)]
+    unsafe fn max(a: V, b: V) -> V {
+        lanes!(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    unsafe fn min(a: V, b: V) -> V {
+        lanes!(|i| if a[i] < b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    unsafe fn round(a: V) -> V {
+        // Adding 1.5 · 2²³ leaves no room for a fraction; right for |a| < 2²², which is all `exp` asks.
+        const MAGIC: f32 = 12_582_912.0;
+        lanes!(|i| (a[i] + MAGIC) - MAGIC)
+    }
+    #[inline(always)]
+    unsafe fn scale_by_power(a: V, n: V) -> V {
+        lanes!(|i| {
+            // In two steps, so that each factor is a normal number.
+            let n = n[i] as i32;
+            let (first, second) = (n >> 1, n - (n >> 1));
+            let power = |e: i32| f32::from_bits(((e + 127) as u32) << 23);
+            a[i] * power(first) * power(second)
+        })
+    }
+    #[inline(always)]
+    unsafe fn sum(v: V) -> f32 {
+        ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
+    }
+    #[inline(always)]
+    unsafe fn largest(v: V) -> f32 {
+        v.into_iter().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a })
+    }
+}

@@ -1,0 +1,4 @@
+//! `layernorm.*`
+
+mod fused_add_rmsnorm;
+mod rmsnorm;

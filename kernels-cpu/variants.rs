@@ -1,0 +1,73 @@
+//! One algorithm, compiled for each instruction set, registered with the requirement that goes with it.
+
+/// Registers `part::<S>` for AVX-512, AVX2 and the baseline:
+/// `unsafe fn part<S: Isa>(ctx: &Ctx, args: &Op<'_>, units: Range<usize>, thread: usize)`, split over the
+/// units of `plan: fn(&Op<'_>) -> Plan`.
+macro_rules! variants {
+    (unsafe { op: $op:ident, formats: $formats:expr, plan: $plan:ident, part: $part:ident $(, workspace: $workspace:ident)? $(,)? }) => {
+        #[cfg(target_arch = "x86_64")]
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($workspace)?), avx512, Avx512,
+            [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]],
+            &[::kernels_core::Requirement::cpu(::kernels_core::CpuFeatures::AVX512_TIER)]);
+        #[cfg(target_arch = "x86_64")]
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($workspace)?), avx2, Avx2,
+            [#[target_feature(enable = "avx2,fma,f16c")]],
+            &[::kernels_core::Requirement::cpu(::kernels_core::CpuFeatures::AVX2_TIER)]);
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($workspace)?), portable, Portable,
+            [], &[::kernels_core::Requirement::any(::kernels_core::DeviceKind::CPU)]);
+    };
+    (@one $op:ident, $formats:expr, $plan:ident, $part:ident, ($($workspace:ident)?), $name:ident, $isa:ident,
+     [$(#[$feature:meta])?], $requires:expr) => {
+        mod $name {
+            use super::{$op, $part, $plan $(, $workspace)?};
+            use ::kernels_core::{DTypeSet, Formats};
+
+            /// # Safety
+            /// The processor has the features that the spec requires, and `$part`'s own contract.
+            $(#[$feature])?
+            unsafe fn compiled(ctx: &::kernels_core::Ctx, a: &$op<'_>, units: std::ops::Range<usize>, thread: usize) {
+                // SAFETY: passed on.
+                unsafe { $part::<$crate::isa::$isa>(ctx, a, units, thread) }
+            }
+
+            /// # Safety
+            /// As for `compiled`.
+            unsafe fn run(ctx: &::kernels_core::Ctx, a: &$op<'_>) -> Result<(), ::kernels_core::RunError> {
+                // SAFETY: passed on; units are handed out once each.
+                $crate::pool::split($plan(a), ctx.threads, &|units, thread| unsafe { compiled(ctx, a, units, thread) });
+                Ok(())
+            }
+
+            ::kernels_core::kernel!(unsafe {
+                op: $op,
+                backend: ::kernels_core::Backend::SIMD,
+                variant: stringify!($name),
+                formats: $formats,
+                run: run $(; workspace: $workspace)?,
+                requires: $requires,
+            });
+        }
+    };
+}
+pub(crate) use variants;
+
+/// Calls `$body` with `$T` as the Rust type of a float dtype.
+macro_rules! with_float {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            ::kernels_core::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            ::kernels_core::DType::F16 => {
+                type $T = ::kernels_core::f16;
+                $body
+            }
+            _ => {
+                type $T = ::kernels_core::bf16;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_float;
