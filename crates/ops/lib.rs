@@ -4,11 +4,16 @@
 
 pub mod activation;
 pub mod args;
+pub mod attention;
 mod contract;
 pub mod data;
 pub mod element;
+pub mod embeddings;
+pub mod gemm;
+pub mod kvcache;
 pub mod layernorm;
 pub mod quantization;
+pub mod sampling;
 
 pub use contract::{AnyCase, AnyContract, Case, Contract, ContractEntry, Cost, Erased, Outcome, Tolerance, contracts};
 #[doc(hidden)]

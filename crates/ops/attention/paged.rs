@@ -1,0 +1,226 @@
+//! What decode and prefill share: the checks of the cache, which rows see which tokens, and the reference.
+
+use crate::args::Arg;
+use crate::element::{at, below, index, put};
+use kernels_core::{CallError, Ctx, DType, DTypeSet, View, ViewMut};
+
+/// Checks the cache and the tables of an attention op for `batch` sequences; gives head_dim.
+pub(super) fn check(
+    op: &'static str,
+    q: View<'_>,
+    [key_cache, value_cache]: [View<'_>; 2],
+    [block_table, seq_lens]: [View<'_>; 2],
+    out: View<'_>,
+    lse: Option<View<'_>>,
+    batch: usize,
+) -> Result<(), CallError> {
+    let arg = |name, view| Arg::new(op, name, view);
+    let query = arg("q", q).dtype(DTypeSet::FLOAT)?.rank(3)?.dense_last()?;
+    let (tokens, heads, dim) = (q.dim(0), q.dim(1), q.dim(2));
+    let keys = arg("key_cache", key_cache).dtype(DTypeSet::FLOAT)?.rank(4)?.dense_last()?;
+    let kv_heads = key_cache.dim(2);
+    keys.shape(&[key_cache.dim(0), key_cache.dim(1), kv_heads, dim])?;
+    if heads > 0 && (kv_heads == 0 || heads % kv_heads != 0) {
+        return Err(keys.shape_error(format!("num_heads {heads} is not a multiple of num_kv_heads {kv_heads}")));
+    }
+    arg("value_cache", value_cache).like(keys)?.shape(key_cache.shape())?.dense_last()?;
+    let table = arg("block_table", block_table).dtype(crate::args::INDEX)?.rank(2)?.dense_last()?;
+    table.shape(&[batch, block_table.dim(1)])?;
+    arg("seq_lens", seq_lens).indices(batch)?;
+    arg("out", out).like(query)?.shape(&[tokens, heads, dim])?.dense_last()?.output()?;
+    if let Some(lse) = lse {
+        arg("lse", lse).dtype(DTypeSet::of(&[DType::F32]))?.shape(&[tokens, heads])?.output()?.rows()?;
+    }
+    Ok(())
+}
+
+/// The query rows of one sequence and the tokens that they see, read from the tables and checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    /// Its row in the block table.
+    pub index: usize,
+    /// First row of q.
+    pub first_row: usize,
+    /// Rows of q.
+    pub rows: usize,
+    /// Tokens in the cache, those of the rows themselves included.
+    pub kv_len: usize,
+    /// Whether row i sees only the first `kv_len - rows + i + 1` tokens.
+    pub causal: bool,
+}
+
+impl Sequence {
+    /// How many tokens row `i` of this sequence sees.
+    #[inline]
+    pub fn visible(&self, i: usize) -> usize {
+        if self.causal { (self.kv_len + i + 1).saturating_sub(self.rows).min(self.kv_len) } else { self.kv_len }
+    }
+}
+
+/// The sequences of a call.
+#[derive(Clone, Copy)]
+pub struct Spans<'a> {
+    seq_lens: View<'a>,
+    /// `[batch + 1]` row offsets; without it, one row a sequence.
+    qo_indptr: Option<View<'a>>,
+    limit: usize,
+    causal: bool,
+    /// The offsets partition the rows of q.
+    valid: bool,
+}
+
+/// The sequences of a decode call.
+pub fn decode_spans<'a>(seq_lens: View<'a>, block_table: View<'a>, block_size: usize) -> Spans<'a> {
+    Spans { seq_lens, qo_indptr: None, limit: block_table.dim(1) * block_size, causal: false, valid: true }
+}
+
+/// The sequences of a prefill call over `rows` rows of q. Offsets that do not partition the rows are
+/// reported; then no sequence has rows, and every output row is as one that sees nothing.
+///
+/// # Safety
+/// Checked arguments on the host.
+pub unsafe fn prefill_spans<'a>(
+    ctx: &Ctx,
+    seq_lens: View<'a>,
+    block_table: View<'a>,
+    block_size: usize,
+    qo_indptr: View<'a>,
+    rows: usize,
+    causal: bool,
+) -> Spans<'a> {
+    let (mut last, mut valid) = (0, true);
+    for i in 0..qo_indptr.dim(0) {
+        // SAFETY: i is below the number of offsets.
+        let offset = unsafe { index(&qo_indptr, i) };
+        if offset < last || offset > rows as i64 || (i == 0 && offset != 0) {
+            ctx.out_of_range(offset, rows + 1);
+            valid = false;
+            break;
+        }
+        last = offset;
+    }
+    if valid && last != rows as i64 {
+        ctx.out_of_range(last, rows + 1);
+        valid = false;
+    }
+    let limit = block_table.dim(1) * block_size;
+    Spans { seq_lens, qo_indptr: Some(qo_indptr), limit, causal, valid }
+}
+
+impl Spans<'_> {
+    /// Number of sequences.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.seq_lens.dim(0)
+    }
+
+    /// Whether the row offsets could be used.
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// Sequence `i`. A length beyond the block table is reported and taken as 0.
+    ///
+    /// # Safety
+    /// Checked arguments on the host, and `i` below [`Spans::len`].
+    #[inline]
+    pub unsafe fn sequence(&self, ctx: &Ctx, i: usize) -> Sequence {
+        // SAFETY: by contract.
+        let len = unsafe { index(&self.seq_lens, i) };
+        let kv_len = below(len, self.limit + 1).unwrap_or_else(|| {
+            ctx.out_of_range(len, self.limit + 1);
+            0
+        });
+        let (first_row, rows) = match &self.qo_indptr {
+            None => (i, 1),
+            Some(_) if !self.valid => (0, 0),
+            Some(offsets) => {
+                // SAFETY: there is one offset more than sequences; they were checked to be ordered.
+                let (start, end) = unsafe { (index(offsets, i), index(offsets, i + 1)) };
+                (start as usize, (end - start) as usize)
+            }
+        };
+        Sequence { index: i, first_row, rows, kv_len, causal: self.causal }
+    }
+}
+
+/// The tensors of an attention call.
+pub(super) struct Tensors<'r, 'a> {
+    pub q: &'r View<'a>,
+    pub key_cache: &'r View<'a>,
+    pub value_cache: &'r View<'a>,
+    pub block_table: &'r View<'a>,
+    pub out: &'r ViewMut<'a>,
+    pub lse: Option<&'r ViewMut<'a>>,
+    pub sm_scale: f32,
+}
+
+/// The reference: each row and head by itself, in f64.
+///
+/// # Safety
+/// Checked arguments on the host.
+pub(super) unsafe fn reference(ctx: &Ctx, t: &Tensors<'_, '_>, spans: &Spans<'_>) {
+    if !spans.valid() {
+        for row in 0..t.q.dim(0) {
+            for head in 0..t.q.dim(1) {
+                // SAFETY: row and head are inside q.
+                unsafe { one(ctx, t, None, row, head, 0) };
+            }
+        }
+    }
+    for s in 0..spans.len() {
+        // SAFETY: s is below the number of sequences; rows are inside q by the spans' check.
+        unsafe {
+            let sequence = spans.sequence(ctx, s);
+            for i in 0..sequence.rows {
+                for head in 0..t.q.dim(1) {
+                    one(ctx, t, Some(s), sequence.first_row + i, head, sequence.visible(i));
+                }
+            }
+        }
+    }
+}
+
+/// One row and head over the first `visible` tokens of a sequence.
+///
+/// # Safety
+/// Checked arguments on the host; `row` and `head` inside q.
+unsafe fn one(ctx: &Ctx, t: &Tensors<'_, '_>, sequence: Option<usize>, row: usize, head: usize, visible: usize) {
+    let (dim, blocks, block_size) = (t.q.dim(2), t.key_cache.dim(0), t.key_cache.dim(1));
+    let kv_head = head / (t.q.dim(1) / t.key_cache.dim(2));
+    let mut scores = Vec::new();
+    for token in 0..visible {
+        let Some(s) = sequence else { break };
+        // SAFETY: the token is inside the block table's row.
+        let block = unsafe {
+            let entry = s * t.block_table.stride(0) + token / block_size;
+            at(t.block_table, entry) as i64
+        };
+        let Some(b) = below(block, blocks) else {
+            ctx.out_of_range(block, blocks);
+            continue;
+        };
+        let base = |c: &View<'_>| b * c.stride(0) + token % block_size * c.stride(1) + kv_head * c.stride(2);
+        let (key, value) = (base(t.key_cache), base(t.value_cache));
+        let query = row * t.q.stride(0) + head * t.q.stride(1);
+        // SAFETY: all indices are inside their dimensions.
+        let dot: f64 = unsafe { (0..dim).map(|i| at(t.q, query + i) * at(t.key_cache, key + i)).sum() };
+        scores.push((dot * f64::from(t.sm_scale), value));
+    }
+    let max = scores.iter().map(|s| s.0).fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = scores.iter().map(|s| if max == f64::NEG_INFINITY { 0.0 } else { (s.0 - max).exp() }).collect();
+    let total: f64 = weights.iter().sum();
+    let target = row * t.out.stride(0) + head * t.out.stride(1);
+    for i in 0..dim {
+        // SAFETY: as above.
+        unsafe {
+            let sum: f64 = weights.iter().zip(&scores).map(|(w, s)| w * at(t.value_cache, s.1 + i)).sum();
+            put(t.out, target + i, if total == 0.0 { 0.0 } else { sum / total });
+        }
+    }
+    if let Some(lse) = t.lse {
+        let value = if total == 0.0 { f64::NEG_INFINITY } else { max + total.ln() };
+        // SAFETY: lse has an entry for each row and head.
+        unsafe { put(lse, row * lse.stride(0) + head, value) };
+    }
+}
