@@ -2,10 +2,16 @@
 //! AVX-512, AVX2 with FMA, and the target's baseline. Requirements choose between them at run time.
 
 mod activation;
+mod attention;
+mod embeddings;
+mod gemm;
 mod isa;
+mod kvcache;
 mod layernorm;
 mod math;
 mod pool;
+mod quantization;
+mod sampling;
 mod variants;
 
 use kernels_core::Device;

@@ -2,24 +2,25 @@
 
 /// Registers `part::<S>` for AVX-512, AVX2 and the baseline:
 /// `unsafe fn part<S: Isa>(ctx: &Ctx, args: &Op<'_>, units: Range<usize>, thread: usize)`, split over the
-/// units of `plan: fn(&Op<'_>) -> Plan`.
+/// units of `plan: fn(&Op<'_>) -> Plan`. With `prepare`, `prepare::<S>(ctx, args)` runs before them, on one
+/// thread; with `workspace`, `workspace(args, threads)` bytes of scratch are there for both.
 macro_rules! variants {
-    (unsafe { op: $op:ident, formats: $formats:expr, plan: $plan:ident, part: $part:ident $(, workspace: $workspace:ident)? $(,)? }) => {
+    (unsafe { op: $op:ident, formats: $formats:expr, plan: $plan:ident, part: $part:ident $(, prepare: $prepare:ident)? $(, workspace: $workspace:ident)? $(,)? }) => {
         #[cfg(target_arch = "x86_64")]
-        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($workspace)?), avx512, Avx512,
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($prepare)?), ($($workspace)?), avx512, Avx512,
             [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]],
             &[::kernels_core::Requirement::cpu(::kernels_core::CpuFeatures::AVX512_TIER)]);
         #[cfg(target_arch = "x86_64")]
-        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($workspace)?), avx2, Avx2,
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($prepare)?), ($($workspace)?), avx2, Avx2,
             [#[target_feature(enable = "avx2,fma,f16c")]],
             &[::kernels_core::Requirement::cpu(::kernels_core::CpuFeatures::AVX2_TIER)]);
-        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($workspace)?), portable, Portable,
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($prepare)?), ($($workspace)?), portable, Portable,
             [], &[::kernels_core::Requirement::any(::kernels_core::DeviceKind::CPU)]);
     };
-    (@one $op:ident, $formats:expr, $plan:ident, $part:ident, ($($workspace:ident)?), $name:ident, $isa:ident,
+    (@one $op:ident, $formats:expr, $plan:ident, $part:ident, ($($prepare:ident)?), ($($workspace:ident)?), $name:ident, $isa:ident,
      [$(#[$feature:meta])?], $requires:expr) => {
         mod $name {
-            use super::{$op, $part, $plan $(, $workspace)?};
+            use super::{$op, $part, $plan $(, $prepare)? $(, $workspace)?};
             use ::kernels_core::{DTypeSet, Formats};
 
             /// # Safety
@@ -33,6 +34,7 @@ macro_rules! variants {
             /// # Safety
             /// As for `compiled`.
             unsafe fn run(ctx: &::kernels_core::Ctx, a: &$op<'_>) -> Result<(), ::kernels_core::RunError> {
+                $crate::variants::variants!(@prepare ctx, a, $isa, [$(#[$feature])?], $op, $($prepare)?);
                 // SAFETY: passed on; units are handed out once each.
                 $crate::pool::split($plan(a), ctx.threads, &|units, thread| unsafe { compiled(ctx, a, units, thread) });
                 Ok(())
@@ -47,6 +49,18 @@ macro_rules! variants {
                 requires: $requires,
             });
         }
+    };
+    (@prepare $ctx:ident, $a:ident, $isa:ident, [$(#[$feature:meta])?], $op:ident,) => {};
+    (@prepare $ctx:ident, $a:ident, $isa:ident, [$(#[$feature:meta])?], $op:ident, $prepare:ident) => {
+        /// # Safety
+        /// As for `run`.
+        $(#[$feature])?
+        unsafe fn first(ctx: &::kernels_core::Ctx, a: &$op<'_>) {
+            // SAFETY: passed on.
+            unsafe { $prepare::<$crate::isa::$isa>(ctx, a) }
+        }
+        // SAFETY: passed on.
+        unsafe { first($ctx, $a) }
     };
 }
 pub(crate) use variants;

@@ -1,7 +1,7 @@
 //! `kernels bench`
 
 use crate::{Outcome, check, output};
-use kernels_harness::bench;
+use kernels_harness::{Filter, bench};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -11,6 +11,9 @@ pub struct Args {
     /// Only kernels of this backend (the reference is timed only when named)
     #[arg(long)]
     backend: Option<String>,
+    /// Every usable variant of a backend, not only its best
+    #[arg(long)]
+    all_variants: bool,
     /// Host threads; by default one for each core
     #[arg(long)]
     threads: Option<usize>,
@@ -20,7 +23,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let filter = check::filter(&args.op, &args.backend)?;
+    let filter = Filter { all_variants: args.all_variants, ..check::filter(&args.op, &args.backend)? };
     if let Some(threads) = args.threads {
         kernels_core::Device::cpu().set_threads(threads);
     }

@@ -20,7 +20,7 @@ pub struct Args {
 /// A filter from a command's options, and an error for names that nothing has.
 pub fn filter(op: &Option<String>, backend: &Option<String>) -> Result<Filter, Failure> {
     let registry = Registry::linked()?;
-    let filter = Filter { ops: op.clone(), backend: backend.as_ref().map(|b| Backend(intern(b))) };
+    let filter = Filter { ops: op.clone(), backend: backend.as_ref().map(|b| Backend(intern(b))), ..Filter::default() };
     if let Some(b) = filter.backend
         && !registry.backends().contains(&b)
     {

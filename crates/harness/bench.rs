@@ -59,7 +59,12 @@ pub fn bench(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> R
                 // The reference is for being right; timing it would take most of the run.
                 mine.is_some_and(|c| c.reasons.is_empty()) && (k.spec().backend.0 != "reference" || filter.backend.is_some())
             };
-            let kernels: Vec<_> = kernels.iter().filter(|k| k.spec().op == *op).filter(able).copied().collect();
+            let mut kernels: Vec<_> = kernels.iter().filter(|k| k.spec().op == *op).filter(able).copied().collect();
+            if !filter.all_variants {
+                // Sorted best first, so the first of a backend is its best.
+                let mut seen = Vec::new();
+                kernels.retain(|k| !seen.contains(&k.spec().backend) && { seen.push(k.spec().backend); true });
+            }
             if kernels.is_empty() {
                 continue;
             }

@@ -18,6 +18,8 @@ pub struct Filter {
     pub ops: Option<String>,
     /// One backend; all where none.
     pub backend: Option<Backend>,
+    /// In benches, every usable variant of a backend, not only its best.
+    pub all_variants: bool,
 }
 
 impl Filter {

@@ -76,7 +76,15 @@ pub fn blocks(seed: u64, dtype: DType, shape: &[usize]) -> Tensor {
     for block in data.chunks_exact_mut(bytes) {
         block.iter_mut().for_each(|b| *b = rng.next_u64() as u8);
         for at in crate::quantization::blocks::scale_offsets(dtype) {
-            let scale = half::f16::from_f32((rng.uniform() as f32 + 0.1) * 0.01);
+            // The largest integer of the format times the scale is then at most about 0.2.
+            let largest = match dtype {
+                DType::Q8_0 => 128.0,
+                DType::Q4K => 63.0 * 15.0,
+                DType::Q5K => 63.0 * 31.0,
+                DType::Q6K => 128.0 * 32.0,
+                _ => 16.0,
+            };
+            let scale = half::f16::from_f32((rng.uniform() as f32 + 0.1) * 0.2 / largest);
             block[*at..*at + 2].copy_from_slice(&scale.to_le_bytes());
         }
     }

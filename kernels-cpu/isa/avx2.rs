@@ -122,6 +122,20 @@ impl Isa for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn sum4([a, b, c, d]: [__m256; 4]) -> [f32; 4] {
+        // SAFETY: see above the impl.
+        unsafe {
+            // Add pairs while interleaving them, so that each 128-bit lane ends as [a, b, c, d].
+            let ab = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+            let cd = _mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+            let (ab, cd) = (_mm256_castps_pd(ab), _mm256_castps_pd(cd));
+            let low = _mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd));
+            let all = _mm256_add_ps(low, _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd)));
+            let half = _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps::<1>(all));
+            std::mem::transmute::<__m128, [f32; 4]>(half)
+        }
+    }
+    #[inline(always)]
     unsafe fn largest(v: __m256) -> f32 {
         // SAFETY: see above the impl.
         unsafe {

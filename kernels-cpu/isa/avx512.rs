@@ -113,6 +113,21 @@ impl Isa for Avx512 {
         unsafe { _mm512_reduce_add_ps(v) }
     }
     #[inline(always)]
+    unsafe fn sum4([a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+        // SAFETY: see above the impl.
+        unsafe {
+            // Add pairs while interleaving them, so that each 128-bit lane ends as [a, b, c, d].
+            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+            let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+            let low = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
+            let all = _mm512_add_ps(low, _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
+            let half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps::<1>(all));
+            let quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps::<1>(half));
+            std::mem::transmute::<__m128, [f32; 4]>(quarter)
+        }
+    }
+    #[inline(always)]
     unsafe fn largest(v: __m512) -> f32 {
         // SAFETY: see above the impl.
         unsafe { _mm512_reduce_max_ps(v) }

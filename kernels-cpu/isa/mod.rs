@@ -53,5 +53,7 @@ pub trait Isa: Copy + 'static {
     /// `a · 2ⁿ` for integral `n` in -252..=254, through the subnormals.
     unsafe fn scale_by_power(a: Self::V, n: Self::V) -> Self::V;
     unsafe fn sum(v: Self::V) -> f32;
+    /// The sums of four vectors, cheaper together.
+    unsafe fn sum4(v: [Self::V; 4]) -> [f32; 4];
     unsafe fn largest(v: Self::V) -> f32;
 }

@@ -110,6 +110,11 @@ impl Isa for Portable {
         ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]))
     }
     #[inline(always)]
+    unsafe fn sum4(v: [V; 4]) -> [f32; 4] {
+        // SAFETY: plain arithmetic.
+        v.map(|v| unsafe { Self::sum(v) })
+    }
+    #[inline(always)]
     unsafe fn largest(v: V) -> f32 {
         v.into_iter().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a })
     }

@@ -43,21 +43,24 @@ pub(super) fn check(
 /// Checked arguments on the host.
 pub(super) unsafe fn reference(x: &View<'_>, weight: &View<'_>, bias: Option<&View<'_>>, out: &ViewMut<'_>) {
     let (Some(xr), Some(wr), Some(or)) = (x.rows(), weight.rows(), out.rows()) else { return };
-    for n in 0..wr.rows {
-        // SAFETY: all indices are inside the rows that the checks found.
-        unsafe {
+    // SAFETY: all indices are inside the rows that the checks found.
+    unsafe {
+        // As f64 once: the triple loop below is what takes the time.
+        let input: Vec<Vec<f64>> =
+            (0..xr.rows).map(|m| (0..xr.cols).map(|k| at(x, m * xr.stride + k)).collect()).collect();
+        for n in 0..wr.rows {
             let row: Vec<f64> = (0..wr.cols).map(|k| element(weight, wr.stride, n, k)).collect();
-            for m in 0..xr.rows {
-                let dot: f64 = row.iter().enumerate().map(|(k, w)| w * at(x, m * xr.stride + k)).sum();
+            for (m, x) in input.iter().enumerate() {
+                let dot: f64 = row.iter().zip(x).map(|(w, x)| w * x).sum();
                 put(out, m * or.stride + n, dot + bias.map_or(0.0, |b| at(b, n)));
             }
         }
     }
 }
 
-/// The absolute part is for sums of up to some thousand products of x of order 1 and w of order 0.05.
+/// The absolute part is for sums of up to some thousand products of x of order 1 and w of order 0.1.
 pub(super) fn tolerance(key: Key) -> Tolerance {
-    Tolerance { abs: 1e-5, ..Tolerance::rounded(key, 1.01, 1e-5) }
+    Tolerance { abs: 4e-5, ..Tolerance::rounded(key, 1.01, 1e-5) }
 }
 
 pub(super) fn cost(x: &View<'_>, weight: &View<'_>, out: &ViewMut<'_>) -> Cost {

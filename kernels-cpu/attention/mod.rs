@@ -1,0 +1,5 @@
+//! `attention.*`
+
+mod decode;
+mod prefill;
+mod rows;

@@ -1,0 +1,4 @@
+//! `embeddings.*`
+
+mod embedding;
+mod rope;

@@ -1,0 +1,6 @@
+//! `gemm.*`
+
+mod linear;
+mod linear_gguf;
+mod panel;
+pub mod tile;

@@ -1,0 +1,3 @@
+//! `kvcache.*`
+
+mod reshape_and_cache;

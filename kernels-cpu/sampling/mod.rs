@@ -1,0 +1,4 @@
+//! `sampling.*`
+
+mod sample;
+mod softmax;
