@@ -34,5 +34,5 @@ pub unsafe fn exp<S: Isa>(x: S::V) -> S::V {
 #[inline(always)]
 pub unsafe fn silu<S: Isa>(x: S::V) -> S::V {
     // SAFETY: passed on.
-    unsafe { S::div(x, S::add(S::splat(1.0), exp::<S>(S::sub(S::splat(0.0), x)))) }
+    unsafe { S::mul(x, S::reciprocal(S::add(S::splat(1.0), exp::<S>(S::sub(S::splat(0.0), x))))) }
 }

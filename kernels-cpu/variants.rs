@@ -1,11 +1,17 @@
 //! One algorithm, compiled for each instruction set, registered with the requirement that goes with it.
 
-/// Registers `part::<S>` for AVX-512, AVX2 and the baseline:
+/// Registers `part::<S>` for AVX-512 (with and without bf16), AVX2 and the baseline:
 /// `unsafe fn part<S: Isa>(ctx: &Ctx, args: &Op<'_>, units: Range<usize>, thread: usize)`, split over the
 /// units of `plan: fn(&Op<'_>) -> Plan`. With `prepare`, `prepare::<S>(ctx, args)` runs before them, on one
 /// thread; with `workspace`, `workspace(args, threads)` bytes of scratch are there for both.
 macro_rules! variants {
     (unsafe { op: $op:ident, formats: $formats:expr, plan: $plan:ident, part: $part:ident $(, prepare: $prepare:ident)? $(, workspace: $workspace:ident)? $(,)? }) => {
+        #[cfg(target_arch = "x86_64")]
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($prepare)?), ($($workspace)?), avx512bf16, Avx512Bf16,
+            [#[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]],
+            &[::kernels_core::Requirement::cpu(
+                ::kernels_core::CpuFeatures::AVX512_TIER.union(::kernels_core::CpuFeatures::AVX512BF16),
+            )]);
         #[cfg(target_arch = "x86_64")]
         $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($prepare)?), ($($workspace)?), avx512, Avx512,
             [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]],

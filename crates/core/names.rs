@@ -27,8 +27,6 @@ impl Backend {
     pub const REFERENCE: Backend = Backend("reference");
     /// Hand-written CPU kernels in ISA variants.
     pub const SIMD: Backend = Backend("simd");
-    /// CPU matrix products by the `gemm` crate.
-    pub const GEMM: Backend = Backend("gemm");
     /// Kernels compiled by NVRTC for the device's architecture.
     pub const NVRTC: Backend = Backend("nvrtc");
     /// Kernels compiled by hipRTC for the device's gfx name.

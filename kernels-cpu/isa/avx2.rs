@@ -60,6 +60,11 @@ impl Isa for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn load_u8(p: *const u8) -> __m256 {
+        // SAFETY: see above the impl.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()))) }
+    }
+    #[inline(always)]
     unsafe fn add(a: __m256, b: __m256) -> __m256 {
         // SAFETY: see above the impl.
         unsafe { _mm256_add_ps(a, b) }
@@ -75,11 +80,6 @@ impl Isa for Avx2 {
         unsafe { _mm256_mul_ps(a, b) }
     }
     #[inline(always)]
-    unsafe fn div(a: __m256, b: __m256) -> __m256 {
-        // SAFETY: see above the impl.
-        unsafe { _mm256_div_ps(a, b) }
-    }
-    #[inline(always)]
     unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
         // SAFETY: see above the impl.
         unsafe { _mm256_fmadd_ps(a, b, c) }
@@ -93,6 +93,16 @@ impl Isa for Avx2 {
     unsafe fn min(a: __m256, b: __m256) -> __m256 {
         // SAFETY: see above the impl.
         unsafe { _mm256_min_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn reciprocal(a: __m256) -> __m256 {
+        // SAFETY: see above the impl.
+        unsafe {
+            // One Newton step on an estimate of 12 bits. For an infinity its correction is NaN, which `max` drops.
+            let r = _mm256_rcp_ps(a);
+            let correction = _mm256_max_ps(_mm256_fnmadd_ps(a, r, _mm256_set1_ps(1.0)), _mm256_set1_ps(-0.01));
+            _mm256_fmadd_ps(r, correction, r)
+        }
     }
     #[inline(always)]
     unsafe fn round(a: __m256) -> __m256 {

@@ -63,6 +63,11 @@ impl Isa for Avx512 {
         }
     }
     #[inline(always)]
+    unsafe fn load_u8(p: *const u8) -> __m512 {
+        // SAFETY: see above the impl.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()))) }
+    }
+    #[inline(always)]
     unsafe fn add(a: __m512, b: __m512) -> __m512 {
         // SAFETY: see above the impl.
         unsafe { _mm512_add_ps(a, b) }
@@ -78,11 +83,6 @@ impl Isa for Avx512 {
         unsafe { _mm512_mul_ps(a, b) }
     }
     #[inline(always)]
-    unsafe fn div(a: __m512, b: __m512) -> __m512 {
-        // SAFETY: see above the impl.
-        unsafe { _mm512_div_ps(a, b) }
-    }
-    #[inline(always)]
     unsafe fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
         // SAFETY: see above the impl.
         unsafe { _mm512_fmadd_ps(a, b, c) }
@@ -96,6 +96,16 @@ impl Isa for Avx512 {
     unsafe fn min(a: __m512, b: __m512) -> __m512 {
         // SAFETY: see above the impl.
         unsafe { _mm512_min_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn reciprocal(a: __m512) -> __m512 {
+        // SAFETY: see above the impl.
+        unsafe {
+            // One Newton step on an estimate of 14 bits. For an infinity its correction is NaN, which `max` drops.
+            let r = _mm512_rcp14_ps(a);
+            let correction = _mm512_max_ps(_mm512_fnmadd_ps(a, r, _mm512_set1_ps(1.0)), _mm512_set1_ps(-0.01));
+            _mm512_fmadd_ps(r, correction, r)
+        }
     }
     #[inline(always)]
     unsafe fn round(a: __m512) -> __m512 {

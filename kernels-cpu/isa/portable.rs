@@ -61,6 +61,11 @@ impl Isa for Portable {
         unsafe { p.cast::<[u16; 8]>().write_unaligned(v.map(|x| bf16::from_f32(x).to_bits())) }
     }
     #[inline(always)]
+    unsafe fn load_u8(p: *const u8) -> V {
+        // SAFETY: see above the impl.
+        unsafe { p.cast::<[u8; 8]>().read() }.map(f32::from)
+    }
+    #[inline(always)]
     unsafe fn add(a: V, b: V) -> V {
         lanes!(|i| a[i] + b[i])
     }
@@ -71,10 +76,6 @@ impl Isa for Portable {
     #[inline(always)]
     unsafe fn mul(a: V, b: V) -> V {
         lanes!(|i| a[i] * b[i])
-    }
-    #[inline(always)]
-    unsafe fn div(a: V, b: V) -> V {
-        lanes!(|i| a[i] / b[i])
     }
     #[inline(always)]
     unsafe fn fma(a: V, b: V, c: V) -> V {
@@ -88,6 +89,10 @@ impl Isa for Portable {
     #[inline(always)]
     unsafe fn min(a: V, b: V) -> V {
         lanes!(|i| if a[i] < b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    unsafe fn reciprocal(a: V) -> V {
+        lanes!(|i| 1.0 / a[i])
     }
     #[inline(always)]
     unsafe fn round(a: V) -> V {

@@ -1,25 +1,49 @@
-//! GGUF blocks to f32, a block at a time: plain loops that the compiler vectorises inside a function with
-//! the right target features. What the formats mean is in `kernels_ops::quantization::blocks`.
+//! GGUF blocks to f32, a block at a time. What the formats mean is in `kernels_ops::quantization::blocks`.
+//!
+//! Each group of a block becomes bytes 0 to 255 (plain loops over bytes, which the compiler vectorises), and
+//! those become `(q - offset) · scale + min`. Products of scale and integer are exact in f32 (in Q6_K rounded),
+//! and the minimum's addition rounds once: the result is the exact value, rounded once.
 
+use crate::isa::Isa;
 use kernels_core::DType;
 
-/// The values of one block. Products of scale and integer are exact in f32 (in Q6_K rounded), and the
-/// minimum's addition rounds once: the result is the exact value, rounded once.
+/// The values of one block into `out`, which takes `dtype.block_len()` values. Nothing is written for a plain
+/// type.
 ///
-/// `block` holds `dtype.block_bytes()` bytes, `out` takes `dtype.block_len()` values. Nothing is written for
-/// a plain type.
+/// # Safety
+/// `S`'s features; `b` holds `dtype.block_bytes()` bytes, and `out` is valid for the values.
 #[inline(always)]
-pub fn dequantize(dtype: DType, block: &[u8], out: &mut [f32]) {
-    match dtype {
-        DType::Q4_0 => q4_0(block, out),
-        DType::Q4_1 => q4_1(block, out),
-        DType::Q5_0 => q5_0(block, out),
-        DType::Q5_1 => q5_1(block, out),
-        DType::Q8_0 => q8_0(block, out),
-        DType::Q4K => q4_k(block, out),
-        DType::Q5K => q5_k(block, out),
-        DType::Q6K => q6_k(block, out),
-        _ => {}
+pub unsafe fn dequantize<S: Isa>(dtype: DType, b: &[u8], out: *mut f32) {
+    // SAFETY: passed on.
+    unsafe {
+        match dtype {
+            DType::Q4_0 => affine::<S, 32>(&nibbles(b, 2), 8.0, scale(b, 0), 0.0, out),
+            DType::Q4_1 => affine::<S, 32>(&nibbles(b, 4), 0.0, scale(b, 0), scale(b, 2), out),
+            DType::Q5_0 => affine::<S, 32>(&fives(b, 2), 16.0, scale(b, 0), 0.0, out),
+            DType::Q5_1 => affine::<S, 32>(&fives(b, 4), 0.0, scale(b, 0), scale(b, 2), out),
+            DType::Q8_0 => q8_0::<S>(b, out),
+            DType::Q4K => k_groups::<S>(b, &b[16..144], None, out),
+            DType::Q5K => k_groups::<S>(b, &b[48..176], Some(&b[16..48]), out),
+            DType::Q6K => q6_k::<S>(b, out),
+            _ => {}
+        }
+    }
+}
+
+/// `(q - offset) · scale + min` of `N` bytes, a multiple of 16.
+///
+/// # Safety
+/// `S`'s features; `out` valid for `N` values.
+#[inline(always)]
+unsafe fn affine<S: Isa, const N: usize>(q: &[u8; N], offset: f32, scale: f32, min: f32, out: *mut f32) {
+    // SAFETY: every offset is below N.
+    unsafe {
+        let (o, d, m) = (S::splat(offset), S::splat(scale), S::splat(min));
+        let mut i = 0;
+        while i < N {
+            S::store_f32(out.add(i), S::fma(S::sub(S::load_u8(q.as_ptr().add(i)), o), d, m));
+            i += S::W;
+        }
     }
 }
 
@@ -41,55 +65,45 @@ fn half_to_f32(bits: u16) -> f32 {
     f32::from_bits(sign | magnitude.to_bits())
 }
 
+/// 16 bytes as their low nibbles, then their high ones.
 #[inline(always)]
-fn q4_0(b: &[u8], out: &mut [f32]) {
-    let (d, q, out) = (scale(b, 0), &b[2..18], &mut out[..32]);
+fn nibbles(b: &[u8], at: usize) -> [u8; 32] {
+    let (q, mut out) = (&b[at..at + 16], [0; 32]);
     for i in 0..16 {
-        out[i] = (i32::from(q[i] & 15) - 8) as f32 * d;
-        out[i + 16] = (i32::from(q[i] >> 4) - 8) as f32 * d;
+        out[i] = q[i] & 15;
     }
-}
-
-#[inline(always)]
-fn q4_1(b: &[u8], out: &mut [f32]) {
-    let (d, m, q, out) = (scale(b, 0), scale(b, 2), &b[4..20], &mut out[..32]);
     for i in 0..16 {
-        out[i] = i32::from(q[i] & 15) as f32 * d + m;
-        out[i + 16] = i32::from(q[i] >> 4) as f32 * d + m;
+        out[16 + i] = q[i] >> 4;
     }
+    out
 }
 
+/// 4 bytes of fifth bits, then 16 of nibbles.
 #[inline(always)]
-fn high_bits(b: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
-}
-
-#[inline(always)]
-fn q5_0(b: &[u8], out: &mut [f32]) {
-    let (d, h, q, out) = (scale(b, 0), high_bits(b, 2), &b[6..22], &mut out[..32]);
-    for i in 0..16 {
-        let (low, high) = ((h >> i & 1) << 4, (h >> (i + 16) & 1) << 4);
-        out[i] = ((u32::from(q[i] & 15) | low) as i32 - 16) as f32 * d;
-        out[i + 16] = ((u32::from(q[i] >> 4) | high) as i32 - 16) as f32 * d;
+fn fives(b: &[u8], at: usize) -> [u8; 32] {
+    let mut out = nibbles(b, at + 4);
+    for k in 0..4 {
+        // Eight bits to eight bytes: copy the byte, keep one bit in each, carry it to the top, and down to 1.
+        let spread = u64::from(b[at + k]).wrapping_mul(0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
+        let ones = ((spread + 0x7F7F_7F7F_7F7F_7F7F) >> 7) & 0x0101_0101_0101_0101;
+        let fifth = (ones << 4).to_le_bytes();
+        for i in 0..8 {
+            out[8 * k + i] |= fifth[i];
+        }
     }
+    out
 }
 
+/// # Safety
+/// As for [`dequantize`].
 #[inline(always)]
-fn q5_1(b: &[u8], out: &mut [f32]) {
-    let (d, m, h, q, out) = (scale(b, 0), scale(b, 2), high_bits(b, 4), &b[8..24], &mut out[..32]);
-    for i in 0..16 {
-        let (low, high) = ((h >> i & 1) << 4, (h >> (i + 16) & 1) << 4);
-        out[i] = (u32::from(q[i] & 15) | low) as i32 as f32 * d + m;
-        out[i + 16] = (u32::from(q[i] >> 4) | high) as i32 as f32 * d + m;
-    }
-}
-
-#[inline(always)]
-fn q8_0(b: &[u8], out: &mut [f32]) {
-    let (d, q, out) = (scale(b, 0), &b[2..34], &mut out[..32]);
+unsafe fn q8_0<S: Isa>(b: &[u8], out: *mut f32) {
+    let (q, mut bytes) = (&b[2..34], [0; 32]);
     for i in 0..32 {
-        out[i] = i32::from(q[i] as i8) as f32 * d;
+        bytes[i] = q[i] ^ 0x80;
     }
+    // SAFETY: passed on.
+    unsafe { affine::<S, 32>(&bytes, 128.0, scale(b, 0), 0.0, out) }
 }
 
 /// Scale and minimum of group `j` of 8, six bits each, packed in 12 bytes.
@@ -103,55 +117,51 @@ fn scale_min(s: &[u8], j: usize) -> (f32, f32) {
     (f32::from(sc), f32::from(m))
 }
 
+/// Q4_K, and Q5_K with its high bits: groups of 32, each two of which share 32 nibble bytes.
+///
+/// # Safety
+/// As for [`dequantize`].
 #[inline(always)]
-fn q4_k(b: &[u8], out: &mut [f32]) {
+unsafe fn k_groups<S: Isa>(b: &[u8], nibbles: &[u8], high: Option<&[u8]>, out: *mut f32) {
     let (d, dmin, s) = (scale(b, 0), scale(b, 2), &b[4..16]);
-    for j in 0..4 {
-        let (q, out) = (&b[16 + 32 * j..48 + 32 * j], &mut out[64 * j..64 * j + 64]);
-        let ((s1, m1), (s2, m2)) = (scale_min(s, 2 * j), scale_min(s, 2 * j + 1));
-        let (d1, m1, d2, m2) = (d * s1, dmin * m1, d * s2, dmin * m2);
+    for j in 0..8 {
+        let (q, mut bytes) = (&nibbles[j / 2 * 32..j / 2 * 32 + 32], [0; 32]);
+        let shift = j % 2 * 4;
         for i in 0..32 {
-            out[i] = d1 * i32::from(q[i] & 15) as f32 - m1;
-            out[i + 32] = d2 * i32::from(q[i] >> 4) as f32 - m2;
+            bytes[i] = q[i] >> shift & 15;
         }
-    }
-}
-
-#[inline(always)]
-fn q5_k(b: &[u8], out: &mut [f32]) {
-    let (d, dmin, s, h) = (scale(b, 0), scale(b, 2), &b[4..16], &b[16..48]);
-    for j in 0..4 {
-        let (q, out) = (&b[48 + 32 * j..80 + 32 * j], &mut out[64 * j..64 * j + 64]);
-        let ((s1, m1), (s2, m2)) = (scale_min(s, 2 * j), scale_min(s, 2 * j + 1));
-        let (d1, m1, d2, m2) = (d * s1, dmin * m1, d * s2, dmin * m2);
-        for i in 0..32 {
-            let (low, high) = ((h[i] >> (2 * j) & 1) << 4, (h[i] >> (2 * j + 1) & 1) << 4);
-            out[i] = d1 * i32::from((q[i] & 15) | low) as f32 - m1;
-            out[i + 32] = d2 * i32::from((q[i] >> 4) | high) as f32 - m2;
-        }
-    }
-}
-
-#[inline(always)]
-fn q6_k(b: &[u8], out: &mut [f32]) {
-    let d = scale(b, 208);
-    for half in 0..2 {
-        let (low, high) = (&b[64 * half..64 * half + 64], &b[128 + 32 * half..160 + 32 * half]);
-        let (s, out) = (&b[192 + 8 * half..200 + 8 * half], &mut out[128 * half..128 * half + 128]);
-        for group in 0..2 {
-            let scales = [0, 2, 4, 6].map(|k| d * f32::from(s[group + k] as i8));
-            for i in 16 * group..16 * group + 16 {
-                let (l, h) = ((low[i], low[i + 32]), high[i]);
-                let q = [
-                    (l.0 & 15) | (h & 3) << 4,
-                    (l.1 & 15) | (h >> 2 & 3) << 4,
-                    (l.0 >> 4) | (h >> 4 & 3) << 4,
-                    (l.1 >> 4) | (h >> 6) << 4,
-                ];
-                for k in 0..4 {
-                    out[i + 32 * k] = scales[k] * (i32::from(q[k]) - 32) as f32;
-                }
+        if let Some(high) = high {
+            let high = &high[..32];
+            for i in 0..32 {
+                bytes[i] |= (high[i] >> j & 1) << 4;
             }
+        }
+        let (scale, min) = scale_min(s, j);
+        // SAFETY: group j is inside the block.
+        unsafe { affine::<S, 32>(&bytes, 0.0, d * scale, -(dmin * min), out.add(32 * j)) };
+    }
+}
+
+/// Halves of 128; in each, four runs of 32 share 64 low-nibble bytes and 32 high-bit bytes; a scale for 16.
+///
+/// # Safety
+/// As for [`dequantize`].
+#[inline(always)]
+unsafe fn q6_k<S: Isa>(b: &[u8], out: *mut f32) {
+    let d = scale(b, 208);
+    for run in 0..8 {
+        let (part, run) = (run / 4, run % 4);
+        let low = &b[64 * part + 32 * (run % 2)..64 * part + 32 * (run % 2) + 32];
+        let high = &b[128 + 32 * part..160 + 32 * part];
+        let (low_shift, high_shift) = (run / 2 * 4, 2 * run);
+        let mut bytes = [0; 32];
+        for i in 0..32 {
+            bytes[i] = (low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4;
+        }
+        for (k, bytes) in bytes.as_chunks::<16>().0.iter().enumerate() {
+            let scale = d * f32::from(b[192 + 8 * part + 2 * run + k] as i8);
+            // SAFETY: the run is inside the block.
+            unsafe { affine::<S, 16>(bytes, 32.0, scale, 0.0, out.add(128 * part + 32 * run + 16 * k)) };
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `quantization.dequantize_gguf`. One pass; a block's values go through 1 KiB of stack, in L1.
+//! `quantization.dequantize_gguf`. One pass.
 
 use super::rows::{expand, row_bytes};
 use crate::isa::Isa;

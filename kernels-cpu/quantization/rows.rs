@@ -3,7 +3,7 @@
 use super::blocks::dequantize;
 use crate::isa::{Elem, Isa, load_tail, store_tail};
 use crate::variants::with_float;
-use kernels_core::DType;
+use kernels_core::{DType, Element};
 
 /// The longest block.
 const LONGEST: usize = 256;
@@ -37,8 +37,12 @@ unsafe fn all<S: Isa, T: Elem>(dtype: DType, source: *const u8, cols: usize, out
         // SAFETY: block i is inside the row, and so are its values.
         unsafe {
             let block = std::slice::from_raw_parts(source.add(i * bytes), bytes);
+            if <T as Element>::DTYPE == DType::F32 {
+                dequantize::<S>(dtype, block, out.add(i * len).cast());
+                continue;
+            }
             let mut values = [0f32; LONGEST];
-            dequantize(dtype, block, &mut values[..len]);
+            dequantize::<S>(dtype, block, values.as_mut_ptr());
             convert::<S, f32, T>(values.as_ptr(), out.add(i * len), len);
         }
     }

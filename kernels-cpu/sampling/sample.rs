@@ -46,7 +46,7 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &Sample<'_>, units: Range<usize>, thread: u
                     ctx.not_a_number(r);
                     -1
                 } else if a.temperature == 0.0 {
-                    first_equal::<T>(row, x.cols, max) as i32
+                    first_equal::<S, T>(row, x.cols, max) as i32
                 } else {
                     let scratch = ctx.workspace().0.add(thread * thread_bytes(a));
                     let w = scratch.cast::<f32>();
@@ -61,13 +61,25 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &Sample<'_>, units: Range<usize>, thread: u
 }
 
 /// # Safety
-/// `row` valid for `n` elements, one of which is `max`.
+/// `S`'s features; `row` valid for `n` elements, none of which is above `max`, and one of which is it.
 #[inline(always)]
-unsafe fn first_equal<T: Elem>(row: *const T, n: usize, max: f32) -> usize {
+unsafe fn first_equal<S: Isa, T: Elem>(row: *const T, n: usize, max: f32) -> usize {
     let mut i = 0;
-    // SAFETY: i is below n.
-    while i + 1 < n && unsafe { *row.add(i) }.to_f32() != max {
-        i += 1;
+    // SAFETY: every offset is below n.
+    unsafe {
+        while i + 4 * S::W <= n {
+            let mut v = [S::splat(max); 4];
+            for k in 0..4 {
+                v[k] = T::load::<S>(row.add(i + k * S::W));
+            }
+            if S::largest(S::max(S::max(v[0], v[1]), S::max(v[2], v[3]))) == max {
+                break;
+            }
+            i += 4 * S::W;
+        }
+        while i + 1 < n && (*row.add(i)).to_f32() != max {
+            i += 1;
+        }
     }
     i
 }
