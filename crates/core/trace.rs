@@ -71,6 +71,7 @@ pub(crate) fn record<O: Op>(kernel: &Kernel<O>, device: Device, checked: &Checke
     let level = match level {
         Level::Default => crate::Registry::linked()
             .ok()
+            .filter(|r| !r.policy().rules.is_empty())
             .and_then(|r| r.explain(O::NAME, device.platform(), Some(&checked.key), None).ok())
             .map_or(level, |d| d.level),
         other => other,
