@@ -1,13 +1,15 @@
 //! `gemm.linear_gguf`. Four weight rows at a time become f32 in scratch (64 KiB at 4096 columns), which then
-//! multiply all rows of x: the blocks are read and decoded once for each call.
+//! multiply all rows of x: the blocks are read and decoded once for each call. With one row of x the decoded
+//! vectors never leave the registers.
 
-use super::panel::{Output, X_BLOCK, input, input_bytes, panel, widen};
+use super::panel::{Input, Output, X_BLOCK, input, input_bytes, panel, widen};
 use super::tile::NR;
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
-use crate::quantization::rows::{expand, row_bytes};
+use crate::quantization::blocks::{Sink, dequantize};
+use crate::quantization::rows::{block, expand, row_bytes, with_blocks};
 use crate::variants::{variants, with_float};
-use kernels_core::Ctx;
+use kernels_core::{Ctx, DType};
 use kernels_ops::gemm::LinearGguf;
 use std::ops::Range;
 
@@ -68,6 +70,17 @@ unsafe fn typed<S: Isa, O: Elem>(ctx: &Ctx, a: &LinearGguf<'_>, units: Range<usi
     let out = Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias: a.bias.as_ref().map(|b| b.as_ptr()) };
     let (bytes, last) = (row_bytes(a.weight.dtype(), rows.stride), rows.rows.min(units.end * NR));
     let mut first = units.start * NR;
+    if x.rows == 1 && a.weight.dtype().is_quantised() {
+        for n in first..last {
+            // SAFETY: the row is inside the weight and the output.
+            unsafe {
+                let sum = dot::<S>(a.weight.dtype(), a.weight.as_ptr::<u8>().add(n * bytes), x);
+                let bias = out.bias.map_or(0.0, |b| (*b.add(n)).to_f32());
+                out.ptr.add(n).write(O::from_f32(sum + bias));
+            }
+        }
+        return;
+    }
     while first < last {
         let decoded = group(a).min(last - first);
         for j in 0..decoded {
@@ -95,5 +108,41 @@ unsafe fn typed<S: Isa, O: Elem>(ctx: &Ctx, a: &LinearGguf<'_>, units: Range<usi
             start = end;
         }
         first += decoded;
+    }
+}
+
+/// One weight row times the one row of x.
+///
+/// # Safety
+/// `S`'s features; the row valid for `x.cols` elements.
+#[inline(always)]
+unsafe fn dot<S: Isa>(dtype: DType, row: *const u8, x: Input) -> f32 {
+    let mut total = 0.0;
+    // SAFETY: a block's elements have their counterpart in x.
+    with_blocks!(dtype, FORMAT => unsafe {
+        let mut sums = Dot::<S> { x: x.ptr, sums: [S::splat(0.0); 4] };
+        for i in 0..x.cols / FORMAT.block_len() {
+            sums.x = x.ptr.add(i * FORMAT.block_len());
+            dequantize::<S, Dot<S>>(FORMAT, block(FORMAT, row, i), &mut sums);
+        }
+        let [a, b, c, d] = sums.sums;
+        total = S::sum(S::add(S::add(a, b), S::add(c, d)));
+    });
+    total
+}
+
+struct Dot<S: Isa> {
+    x: *const f32,
+    sums: [S::V; 4],
+}
+
+impl<S: Isa> Sink<S> for Dot<S> {
+    #[inline(always)]
+    unsafe fn put(&mut self, at: usize, v: S::V) {
+        // SAFETY: passed on. The index is a constant after inlining, so the sums stay in registers.
+        unsafe {
+            let k = at / S::W % 4;
+            self.sums[k] = S::fma(S::load_f32(self.x.add(at)), v, self.sums[k]);
+        }
     }
 }

@@ -65,6 +65,20 @@ impl Isa for Avx2 {
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()))) }
     }
     #[inline(always)]
+    unsafe fn nibbles(p: *const u8) -> (__m256, __m256) {
+        // SAFETY: see above the impl.
+        unsafe {
+            let wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()));
+            let low = _mm256_and_si256(wide, _mm256_set1_epi32(15));
+            (_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(_mm256_srli_epi32::<4>(wide)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn half(bits: u16) -> f32 {
+        // SAFETY: see above the impl.
+        unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
+    }
+    #[inline(always)]
     unsafe fn add(a: __m256, b: __m256) -> __m256 {
         // SAFETY: see above the impl.
         unsafe { _mm256_add_ps(a, b) }

@@ -68,6 +68,20 @@ impl Isa for Avx512 {
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()))) }
     }
     #[inline(always)]
+    unsafe fn nibbles(p: *const u8) -> (__m512, __m512) {
+        // SAFETY: see above the impl.
+        unsafe {
+            let wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()));
+            let low = _mm512_and_si512(wide, _mm512_set1_epi32(15));
+            (_mm512_cvtepi32_ps(low), _mm512_cvtepi32_ps(_mm512_srli_epi32::<4>(wide)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn half(bits: u16) -> f32 {
+        // SAFETY: see above the impl.
+        unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
+    }
+    #[inline(always)]
     unsafe fn add(a: __m512, b: __m512) -> __m512 {
         // SAFETY: see above the impl.
         unsafe { _mm512_add_ps(a, b) }

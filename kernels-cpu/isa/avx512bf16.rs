@@ -31,6 +31,8 @@ impl Isa for Avx512Bf16 {
         store_f16(p: *mut u16, v: __m512);
         load_bf16(p: *const u16) -> __m512;
         load_u8(p: *const u8) -> __m512;
+        nibbles(p: *const u8) -> (__m512, __m512);
+        half(bits: u16) -> f32;
         add(a: __m512, b: __m512) -> __m512;
         sub(a: __m512, b: __m512) -> __m512;
         mul(a: __m512, b: __m512) -> __m512;

@@ -44,6 +44,10 @@ pub trait Isa: Copy + 'static {
     unsafe fn store_bf16(p: *mut u16, v: Self::V);
     /// Bytes as numbers 0 to 255.
     unsafe fn load_u8(p: *const u8) -> Self::V;
+    /// Low and high nibbles of bytes as numbers 0 to 15.
+    unsafe fn nibbles(p: *const u8) -> (Self::V, Self::V);
+    /// One f16 by its bits.
+    unsafe fn half(bits: u16) -> f32;
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;

@@ -66,6 +66,16 @@ impl Isa for Portable {
         unsafe { p.cast::<[u8; 8]>().read() }.map(f32::from)
     }
     #[inline(always)]
+    unsafe fn nibbles(p: *const u8) -> (V, V) {
+        // SAFETY: see above the impl.
+        let bytes = unsafe { p.cast::<[u8; 8]>().read() };
+        (bytes.map(|b| f32::from(b & 15)), bytes.map(|b| f32::from(b >> 4)))
+    }
+    #[inline(always)]
+    unsafe fn half(bits: u16) -> f32 {
+        f16::from_bits(bits).to_f32()
+    }
+    #[inline(always)]
     unsafe fn add(a: V, b: V) -> V {
         lanes!(|i| a[i] + b[i])
     }

@@ -1,87 +1,96 @@
-//! GGUF blocks to f32, a block at a time. What the formats mean is in `kernels_ops::quantization::blocks`.
+//! GGUF blocks as vectors of f32. What the formats mean is in `kernels_ops::quantization::blocks`.
 //!
-//! Each group of a block becomes bytes 0 to 255 (plain loops over bytes, which the compiler vectorises), and
-//! those become `(q - offset) · scale + min`. Products of scale and integer are exact in f32 (in Q6_K rounded),
-//! and the minimum's addition rounds once: the result is the exact value, rounded once.
+//! The values are `(q - offset) · scale + min`. Products of scale and integer are exact in f32 (in Q6_K
+//! rounded), and the minimum's addition rounds once: the result is the exact value, rounded once.
 
 use crate::isa::Isa;
 use kernels_core::DType;
 
-/// The values of one block into `out`, which takes `dtype.block_len()` values. Nothing is written for a plain
-/// type.
+/// What becomes of a block's vectors. A trait and not a closure: closures do not inherit target features.
+pub trait Sink<S: Isa> {
+    /// Elements `at..at + W` of the block.
+    ///
+    /// # Safety
+    /// `S`'s features; the sink has room for the block.
+    unsafe fn put(&mut self, at: usize, v: S::V);
+}
+
+/// The values of one block. Nothing comes of a plain type.
 ///
 /// # Safety
-/// `S`'s features; `b` holds `dtype.block_bytes()` bytes, and `out` is valid for the values.
+/// `S`'s features; `b` holds `dtype.block_bytes()` bytes, and the sink has room for the block.
 #[inline(always)]
-pub unsafe fn dequantize<S: Isa>(dtype: DType, b: &[u8], out: *mut f32) {
+pub unsafe fn dequantize<S: Isa, K: Sink<S>>(dtype: DType, b: &[u8], sink: &mut K) {
     // SAFETY: passed on.
     unsafe {
         match dtype {
-            DType::Q4_0 => affine::<S, 32>(&nibbles(b, 2), 8.0, scale(b, 0), 0.0, out),
-            DType::Q4_1 => affine::<S, 32>(&nibbles(b, 4), 0.0, scale(b, 0), scale(b, 2), out),
-            DType::Q5_0 => affine::<S, 32>(&fives(b, 2), 16.0, scale(b, 0), 0.0, out),
-            DType::Q5_1 => affine::<S, 32>(&fives(b, 4), 0.0, scale(b, 0), scale(b, 2), out),
-            DType::Q8_0 => q8_0::<S>(b, out),
-            DType::Q4K => k_groups::<S>(b, &b[16..144], None, out),
-            DType::Q5K => k_groups::<S>(b, &b[48..176], Some(&b[16..48]), out),
-            DType::Q6K => q6_k::<S>(b, out),
+            DType::Q4_0 => nibble_block::<S, K>(&b[2..18], 8.0, scale::<S>(b, 0), 0.0, sink),
+            DType::Q4_1 => nibble_block::<S, K>(&b[4..20], 0.0, scale::<S>(b, 0), scale::<S>(b, 2), sink),
+            DType::Q5_0 => affine::<S, K, 32>(&fives(b, 2), 16.0, scale::<S>(b, 0), 0.0, 0, sink),
+            DType::Q5_1 => affine::<S, K, 32>(&fives(b, 4), 0.0, scale::<S>(b, 0), scale::<S>(b, 2), 0, sink),
+            DType::Q8_0 => q8_0::<S, K>(b, sink),
+            DType::Q4K => q4_k::<S, K>(b, sink),
+            DType::Q5K => q5_k::<S, K>(b, sink),
+            DType::Q6K => q6_k::<S, K>(b, sink),
             _ => {}
         }
     }
 }
 
-/// `(q - offset) · scale + min` of `N` bytes, a multiple of 16.
+/// `(q - offset) · scale + min` of `N` bytes, a multiple of 16, as elements from `at` on.
 ///
 /// # Safety
-/// `S`'s features; `out` valid for `N` values.
+/// As for [`dequantize`].
 #[inline(always)]
-unsafe fn affine<S: Isa, const N: usize>(q: &[u8; N], offset: f32, scale: f32, min: f32, out: *mut f32) {
+unsafe fn affine<S: Isa, K: Sink<S>, const N: usize>(q: &[u8; N], offset: f32, scale: f32, min: f32, at: usize, sink: &mut K) {
     // SAFETY: every offset is below N.
     unsafe {
         let (o, d, m) = (S::splat(offset), S::splat(scale), S::splat(min));
         let mut i = 0;
         while i < N {
-            S::store_f32(out.add(i), S::fma(S::sub(S::load_u8(q.as_ptr().add(i)), o), d, m));
+            sink.put(at + i, S::fma(S::sub(S::load_u8(q.as_ptr().add(i)), o), d, m));
             i += S::W;
         }
     }
 }
 
+/// 16 bytes: elements 0 to 15 in low nibbles, 16 to 31 in high ones.
+///
+/// # Safety
+/// As for [`dequantize`].
 #[inline(always)]
-fn scale(block: &[u8], at: usize) -> f32 {
-    half_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
+unsafe fn nibble_block<S: Isa, K: Sink<S>>(q: &[u8], offset: f32, scale: f32, min: f32, sink: &mut K) {
+    // SAFETY: every offset is below 16.
+    unsafe {
+        let (o, d, m) = (S::splat(offset), S::splat(scale), S::splat(min));
+        let mut i = 0;
+        while i < 16 {
+            let (low, high) = S::nibbles(q[i..].as_ptr());
+            sink.put(i, S::fma(S::sub(low, o), d, m));
+            sink.put(16 + i, S::fma(S::sub(high, o), d, m));
+            i += S::W;
+        }
+    }
 }
 
-/// f16 to f32 by integer arithmetic: `half` detects hardware at each call, which costs more than this.
+/// # Safety
+/// `S`'s features.
 #[inline(always)]
-fn half_to_f32(bits: u16) -> f32 {
-    let bits = u32::from(bits);
-    let (sign, rest) = ((bits & 0x8000) << 16, bits & 0x7FFF);
-    // Shift exponent and mantissa into place; the multiplication moves the bias and makes subnormals right.
-    let magnitude = match rest >= 0x7C00 {
-        true => f32::from_bits(0x7F80_0000 | (rest & 0x3FF) << 13),
-        false => f32::from_bits(rest << 13) * f32::from_bits((254 - 15) << 23),
-    };
-    f32::from_bits(sign | magnitude.to_bits())
+unsafe fn scale<S: Isa>(block: &[u8], at: usize) -> f32 {
+    // SAFETY: passed on.
+    unsafe { S::half(u16::from_le_bytes([block[at], block[at + 1]])) }
 }
 
-/// 16 bytes as their low nibbles, then their high ones.
+/// 4 bytes of fifth bits and 16 of nibbles as 32 integers.
 #[inline(always)]
-fn nibbles(b: &[u8], at: usize) -> [u8; 32] {
-    let (q, mut out) = (&b[at..at + 16], [0; 32]);
+fn fives(b: &[u8], at: usize) -> [u8; 32] {
+    let (q, mut out) = (&b[at + 4..at + 20], [0; 32]);
     for i in 0..16 {
         out[i] = q[i] & 15;
     }
     for i in 0..16 {
         out[16 + i] = q[i] >> 4;
     }
-    out
-}
-
-/// 4 bytes of fifth bits, then 16 of nibbles.
-#[inline(always)]
-fn fives(b: &[u8], at: usize) -> [u8; 32] {
-    let mut out = nibbles(b, at + 4);
     for k in 0..4 {
         // Eight bits to eight bytes: copy the byte, keep one bit in each, carry it to the top, and down to 1.
         let spread = u64::from(b[at + k]).wrapping_mul(0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
@@ -97,13 +106,13 @@ fn fives(b: &[u8], at: usize) -> [u8; 32] {
 /// # Safety
 /// As for [`dequantize`].
 #[inline(always)]
-unsafe fn q8_0<S: Isa>(b: &[u8], out: *mut f32) {
+unsafe fn q8_0<S: Isa, K: Sink<S>>(b: &[u8], sink: &mut K) {
     let (q, mut bytes) = (&b[2..34], [0; 32]);
     for i in 0..32 {
         bytes[i] = q[i] ^ 0x80;
     }
     // SAFETY: passed on.
-    unsafe { affine::<S, 32>(&bytes, 128.0, scale(b, 0), 0.0, out) }
+    unsafe { affine::<S, K, 32>(&bytes, 128.0, scale::<S>(b, 0), 0.0, 0, sink) }
 }
 
 /// Scale and minimum of group `j` of 8, six bits each, packed in 12 bytes.
@@ -117,28 +126,49 @@ fn scale_min(s: &[u8], j: usize) -> (f32, f32) {
     (f32::from(sc), f32::from(m))
 }
 
-/// Q4_K, and Q5_K with its high bits: groups of 32, each two of which share 32 nibble bytes.
+/// Groups of 32; each two share 32 bytes, the even one in low nibbles.
 ///
 /// # Safety
 /// As for [`dequantize`].
 #[inline(always)]
-unsafe fn k_groups<S: Isa>(b: &[u8], nibbles: &[u8], high: Option<&[u8]>, out: *mut f32) {
-    let (d, dmin, s) = (scale(b, 0), scale(b, 2), &b[4..16]);
-    for j in 0..8 {
-        let (q, mut bytes) = (&nibbles[j / 2 * 32..j / 2 * 32 + 32], [0; 32]);
-        let shift = j % 2 * 4;
-        for i in 0..32 {
-            bytes[i] = q[i] >> shift & 15;
-        }
-        if let Some(high) = high {
-            let high = &high[..32];
-            for i in 0..32 {
-                bytes[i] |= (high[i] >> j & 1) << 4;
+unsafe fn q4_k<S: Isa, K: Sink<S>>(b: &[u8], sink: &mut K) {
+    // SAFETY: every offset is below 32.
+    unsafe {
+        let (d, dmin, s) = (scale::<S>(b, 0), scale::<S>(b, 2), &b[4..16]);
+        for j in 0..4 {
+            let q = &b[16 + 32 * j..48 + 32 * j];
+            let ((s1, m1), (s2, m2)) = (scale_min(s, 2 * j), scale_min(s, 2 * j + 1));
+            let (d1, d2) = (S::splat(d * s1), S::splat(d * s2));
+            let (m1, m2) = (S::splat(-(dmin * m1)), S::splat(-(dmin * m2)));
+            let mut i = 0;
+            while i < 32 {
+                let (low, high) = S::nibbles(q[i..].as_ptr());
+                sink.put(64 * j + i, S::fma(low, d1, m1));
+                sink.put(64 * j + 32 + i, S::fma(high, d2, m2));
+                i += S::W;
             }
         }
-        let (scale, min) = scale_min(s, j);
-        // SAFETY: group j is inside the block.
-        unsafe { affine::<S, 32>(&bytes, 0.0, d * scale, -(dmin * min), out.add(32 * j)) };
+    }
+}
+
+/// As Q4_K, with a fifth bit of each element in 32 bytes, a bit a group.
+///
+/// # Safety
+/// As for [`dequantize`].
+#[inline(always)]
+unsafe fn q5_k<S: Isa, K: Sink<S>>(b: &[u8], sink: &mut K) {
+    // SAFETY: passed on.
+    unsafe {
+        let (d, dmin, s, high) = (scale::<S>(b, 0), scale::<S>(b, 2), &b[4..16], &b[16..48]);
+        for j in 0..8 {
+            let (q, mut bytes) = (&b[48 + j / 2 * 32..80 + j / 2 * 32], [0; 32]);
+            let shift = j % 2 * 4;
+            for i in 0..32 {
+                bytes[i] = (q[i] >> shift & 15) | (high[i] >> j & 1) << 4;
+            }
+            let (scale, min) = scale_min(s, j);
+            affine::<S, K, 32>(&bytes, 0.0, d * scale, -(dmin * min), 32 * j, sink);
+        }
     }
 }
 
@@ -147,35 +177,23 @@ unsafe fn k_groups<S: Isa>(b: &[u8], nibbles: &[u8], high: Option<&[u8]>, out: *
 /// # Safety
 /// As for [`dequantize`].
 #[inline(always)]
-unsafe fn q6_k<S: Isa>(b: &[u8], out: *mut f32) {
-    let d = scale(b, 208);
-    for run in 0..8 {
-        let (part, run) = (run / 4, run % 4);
-        let low = &b[64 * part + 32 * (run % 2)..64 * part + 32 * (run % 2) + 32];
-        let high = &b[128 + 32 * part..160 + 32 * part];
-        let (low_shift, high_shift) = (run / 2 * 4, 2 * run);
-        let mut bytes = [0; 32];
-        for i in 0..32 {
-            bytes[i] = (low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4;
-        }
-        for (k, bytes) in bytes.as_chunks::<16>().0.iter().enumerate() {
-            let scale = d * f32::from(b[192 + 8 * part + 2 * run + k] as i8);
-            // SAFETY: the run is inside the block.
-            unsafe { affine::<S, 16>(bytes, 32.0, scale, 0.0, out.add(128 * part + 32 * run + 16 * k)) };
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kernels_core::f16;
-
-    #[test]
-    fn half_to_f32_is_exact_for_every_value() {
-        for bits in 0..=u16::MAX {
-            let (got, expected) = (half_to_f32(bits), f16::from_bits(bits).to_f32());
-            assert!(got == expected || (got.is_nan() && expected.is_nan()), "{bits:#06x}: {got} {expected}");
+unsafe fn q6_k<S: Isa, K: Sink<S>>(b: &[u8], sink: &mut K) {
+    // SAFETY: passed on.
+    unsafe {
+        let d = scale::<S>(b, 208);
+        for run in 0..8 {
+            let (part, run) = (run / 4, run % 4);
+            let low = &b[64 * part + 32 * (run % 2)..64 * part + 32 * (run % 2) + 32];
+            let high = &b[128 + 32 * part..160 + 32 * part];
+            let (low_shift, high_shift) = (run / 2 * 4, 2 * run);
+            let mut bytes = [0; 32];
+            for i in 0..32 {
+                bytes[i] = (low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4;
+            }
+            for (k, bytes) in bytes.as_chunks::<16>().0.iter().enumerate() {
+                let scale = d * f32::from(b[192 + 8 * part + 2 * run + k] as i8);
+                affine::<S, K, 16>(bytes, 32.0, scale, 0.0, 128 * part + 32 * run + 16 * k, sink);
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
 //! `quantization.*`, and rows of blocks for other ops.
 
-mod blocks;
+pub mod blocks;
 mod dequantize_gguf;
 pub mod rows;

@@ -1,12 +1,26 @@
 //! Rows of a float or GGUF matrix as f32, or stored in another float type.
 
-use super::blocks::dequantize;
+use super::blocks::{Sink, dequantize};
 use crate::isa::{Elem, Isa, load_tail, store_tail};
 use crate::variants::with_float;
-use kernels_core::{DType, Element};
+use kernels_core::DType;
 
-/// The longest block.
-const LONGEST: usize = 256;
+/// Calls `$body` with `$format` as the constant of a quantised dtype, so that each is compiled for its own.
+macro_rules! with_blocks {
+    ($dtype:expr, $format:ident => $body:expr) => {
+        $crate::quantization::rows::with_blocks!(@ $dtype, $format => $body; Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4K Q5K Q6K)
+    };
+    (@ $dtype:expr, $format:ident => $body:expr; $($name:ident)*) => {
+        match $dtype {
+            $( ::kernels_core::DType::$name => {
+                const $format: ::kernels_core::DType = ::kernels_core::DType::$name;
+                $body
+            } )*
+            _ => {}
+        }
+    };
+}
+pub(crate) use with_blocks;
 
 /// `cols` elements from `source`, whole blocks, to `out`.
 ///
@@ -18,33 +32,32 @@ pub unsafe fn expand<S: Isa, T: Elem>(dtype: DType, source: *const u8, cols: usi
         // SAFETY: passed on.
         return with_float!(dtype, W => unsafe { convert::<S, W, T>(source.cast(), out, cols) });
     }
-    // One arm a format, so that each loop is compiled for its own.
-    macro_rules! each {
-        ($($format:ident),*) => {
-            match dtype { $( DType::$format => unsafe { all::<S, T>(DType::$format, source, cols, out) }, )* _ => {} }
-        };
-    }
-    // SAFETY: passed on.
-    each!(Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4K, Q5K, Q6K)
+    // SAFETY: passed on; a block's values have their place in the row.
+    with_blocks!(dtype, FORMAT => unsafe {
+        for i in 0..cols / FORMAT.block_len() {
+            let mut store = Store(out.add(i * FORMAT.block_len()));
+            dequantize::<S, Store<T>>(FORMAT, block(FORMAT, source, i), &mut store);
+        }
+    })
 }
 
+/// Block `i` of a row.
+///
 /// # Safety
-/// As for [`expand`], of a quantised type.
+/// `source` valid for the block.
 #[inline(always)]
-unsafe fn all<S: Isa, T: Elem>(dtype: DType, source: *const u8, cols: usize, out: *mut T) {
-    let (len, bytes) = (dtype.block_len(), dtype.block_bytes());
-    for i in 0..cols / len {
-        // SAFETY: block i is inside the row, and so are its values.
-        unsafe {
-            let block = std::slice::from_raw_parts(source.add(i * bytes), bytes);
-            if <T as Element>::DTYPE == DType::F32 {
-                dequantize::<S>(dtype, block, out.add(i * len).cast());
-                continue;
-            }
-            let mut values = [0f32; LONGEST];
-            dequantize::<S>(dtype, block, values.as_mut_ptr());
-            convert::<S, f32, T>(values.as_ptr(), out.add(i * len), len);
-        }
+pub unsafe fn block<'a>(dtype: DType, source: *const u8, i: usize) -> &'a [u8] {
+    // SAFETY: passed on.
+    unsafe { std::slice::from_raw_parts(source.add(i * dtype.block_bytes()), dtype.block_bytes()) }
+}
+
+struct Store<T>(*mut T);
+
+impl<S: Isa, T: Elem> Sink<S> for Store<T> {
+    #[inline(always)]
+    unsafe fn put(&mut self, at: usize, v: S::V) {
+        // SAFETY: passed on.
+        unsafe { T::store::<S>(self.0.add(at), v) }
     }
 }
 
