@@ -139,15 +139,44 @@ macro_rules! backend {
 /// Registers a kernel beside its function. The word `unsafe` is the author's promise to
 /// [`Kernel::new`](crate::Kernel::new); a function with another op's arguments does not compile.
 ///
-/// ```ignore
+/// ```
+/// use kernels_core::*;
+/// # kernels_core::backend! { backends: [Backend("toy")], driver: &HOST }
+/// # kernels_core::op! {
+/// #     /// Twice the input.
+/// #     pub struct Double = "toy.double" {
+/// #         /// `[n]`
+/// #         reads x,
+/// #         /// `[n]`
+/// #         writes out,
+/// #     }
+/// # }
+/// # impl Double<'_> {
+/// #     fn validate(&self) -> Result<Valid, CallError> {
+/// #         Ok(Valid { key: Key::of(self.x.dtype()), empty: false })
+/// #     }
+/// # }
+/// unsafe fn double(_: &Ctx, a: &Double<'_>) -> Result<(), RunError> {
+///     for i in 0..a.x.dim(0) {
+///         // SAFETY: i is inside both.
+///         unsafe { a.out.as_mut_ptr::<f32>().add(i).write(2.0 * *a.x.as_ptr::<f32>().add(i)) };
+///     }
+///     Ok(())
+/// }
+///
 /// kernel!(unsafe {
-///     op: RmsNorm,
-///     backend: Backend::SIMD,
-///     variant: "avx512",
-///     formats: Formats::same(DTypeSet::FLOAT),
-///     run: rmsnorm_avx512,
-///     requires: &[Requirement::cpu(CpuFeatures::AVX512_TIER)],   // any further field of KernelSpec
+///     op: Double,
+///     backend: Backend("toy"),
+///     variant: "portable",
+///     formats: Formats::same(DTypeSet::of(&[DType::F32])),
+///     run: double,
+///     requires: &[Requirement::any(DeviceKind::CPU)],   // any further field of KernelSpec
 /// });
+/// # fn main() -> Result<()> {
+/// # let registry = Registry::linked()?;
+/// # assert_eq!(registry.specs().next().map(|s| s.id()).as_deref(), Some("toy-portable-toy.double-f32"));
+/// # Ok(())
+/// # }
 /// ```
 #[macro_export]
 macro_rules! kernel {

@@ -32,3 +32,8 @@ impl Filter {
         registry.kernels().filter(wanted).collect()
     }
 }
+
+/// The ops that have parity cases.
+pub fn contract_names() -> Vec<&'static str> {
+    kernels_ops::contracts().iter().map(|c| c.op()).collect()
+}
