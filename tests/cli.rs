@@ -1,1 +1,127 @@
-//! cli
+//! The command as its users see it.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn kernels(args: &[&str], env: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kernels"));
+    for name in ["KERNELS_BACKEND", "KERNELS_CPU_FEATURES"] {
+        command.env_remove(name);
+    }
+    command.args(args).envs(env.iter().copied()).output().unwrap()
+}
+
+fn out(args: &[&str]) -> String {
+    let output = kernels(args, &[]);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Standard error of a command that must fail with code 1.
+fn fails(args: &[&str], env: &[(&str, &str)]) -> String {
+    let output = kernels(args, env);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&out(args)).unwrap()
+}
+
+#[test]
+fn doctor_says_what_is_there_and_what_is_missing() {
+    let text = out(&["doctor"]);
+    assert!(text.contains("link integrity: ok") && text.contains("healthy"), "{text}");
+    let value = json(&["doctor", "--json"]);
+    assert_eq!(value["devices"][0]["device"], "cpu");
+    for kind in ["cuda", "rocm"] {
+        let here = value["devices"].as_array().unwrap().iter().any(|d| d["device"].as_str().unwrap().starts_with(kind));
+        let absent = value["absent"].as_array().unwrap().iter().any(|a| a["kind"] == kind && a["why"] != "");
+        let off = value["features_off"].as_array().unwrap().iter().any(|f| f == kind);
+        assert!(here || absent || off, "{kind}: {value}");
+    }
+    out(&["doctor", "--require", "layernorm.rmsnorm"]);
+    let output = kernels(&["doctor", "--require", "layernorm.nothing"], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("unknown op \"layernorm.nothing\""));
+}
+
+#[test]
+fn list_filters_and_knows_its_formats() {
+    assert!(out(&["list"]).contains("layernorm.rmsnorm"));
+    let value = json(&["list", "--op", "layernorm.*", "--json"]);
+    assert_eq!(value.as_array().unwrap().len(), 2);
+    assert!(out(&["list", "--markdown"]).starts_with("| op | what it does | reference |"));
+    assert!(out(&["list", "--kernels", "--backend", "reference"]).contains("kernels-ops 0.1.0"));
+    assert!(fails(&["list", "--op", "layernorm.rmsnrm"], &[]).contains("did you mean \"layernorm.rmsnorm\"?"));
+    assert!(fails(&["list", "--backend", "referense"], &[]).contains("did you mean \"reference\"?"));
+}
+
+#[test]
+fn explain_decides_as_calls_do() {
+    let value = json(&["explain", "layernorm.rmsnorm", "--dtype", "bf16", "--json"]);
+    let best = if cfg!(feature = "cpu") { "simd" } else { "reference" };
+    assert!(value["chosen"].as_str().unwrap().starts_with(best), "{value}");
+    let value = json(&["explain", "layernorm.rmsnorm", "--platform", "portable", "--json"]);
+    let avx: Vec<_> = value["candidates"].as_array().unwrap().iter().filter(|c| c["kernel"].as_str().unwrap().contains("avx")).collect();
+    assert!(avx.iter().all(|c| c["reasons"][0].as_str().unwrap().starts_with("needs avx")), "{value}");
+    let output = kernels(&["explain", "layernorm.rmsnorm", "--platform", "sm_90"], &[]);
+    assert_eq!(output.status.code(), Some(1), "nothing runs there");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("runs on cpu, not on cuda"));
+    assert!(fails(&["explain", "layernorm.rmsnorm", "--platform", "sm90"], &[]).contains("is not a platform"));
+    assert!(fails(&["explain", "layernorm.rmsnorm", "--dtype", "f8"], &[]).contains("one of: f32"));
+    assert!(fails(&["explain", "layernorm.rmsnorm", "--device", "cuda:99"], &[]).contains("is not available"));
+}
+
+#[test]
+fn the_environment_pins_backends_and_takes_features_away() {
+    let chosen = |env: &[(&str, &str)]| {
+        let output = kernels(&["explain", "layernorm.rmsnorm", "--dtype", "f32", "--json"], env);
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        value["chosen"].as_str().unwrap().to_string()
+    };
+    assert_eq!(chosen(&[("KERNELS_BACKEND", "layernorm.*=reference")]), "reference-layernorm.rmsnorm-float");
+    if cfg!(feature = "cpu") {
+        assert_eq!(chosen(&[("KERNELS_CPU_FEATURES", "portable")]), "simd-portable-layernorm.rmsnorm-float");
+    }
+    assert!(fails(&["list"], &[("KERNELS_BACKEND", "refernce")]).contains("did you mean \"reference\"?"));
+    assert!(fails(&["list"], &[("KERNELS_BACKEND", "layernrm.*=reference")]).contains("unknown op"));
+    assert!(fails(&["list"], &[("KERNELS_CPU_FEATURES", "avx9000")]).contains("KERNELS_CPU_FEATURES: \"avx9000\" is not a tier"));
+}
+
+#[test]
+fn check_fails_where_a_backend_that_was_asked_for_is_not_there() {
+    assert!(out(&["check", "--op", "layernorm.rmsnorm"]).contains("0 failed"));
+    let value = json(&["check", "--op", "layernorm.rmsnorm", "--backend", "reference", "--json"]);
+    assert_eq!(value["kernels"][0]["failures"].as_array().unwrap().len(), 0);
+    assert!(fails(&["check", "--backend", "nvrtc"], &[]).contains("no kernel of backend \"nvrtc\" is linked"));
+}
+
+#[test]
+fn bench_reports_medians_and_shares() {
+    let value = json(&["bench", "--op", "embeddings.rope", "--backend", if cfg!(feature = "cpu") { "simd" } else { "reference" }, "--json"]);
+    let row = &value[0];
+    assert!(row["median_us"].as_f64().unwrap() > 0.0 && row["share_of_bandwidth"].as_f64().unwrap() > 0.0, "{row}");
+}
+
+#[test]
+fn demo_and_generate() {
+    let value = json(&["demo", "--max-tokens", "8", "--json"]);
+    assert_eq!(value["tokens"].as_array().unwrap().len(), 8);
+    assert!(value["decode_tokens_per_s"].as_f64().unwrap() > 0.0);
+    let reference = json(&["demo", "--max-tokens", "8", "--backend", "reference", "--json"]);
+    assert_eq!(reference["tokens"], value["tokens"], "the reference says the same");
+    assert!(reference["kernels"].as_array().unwrap().iter().all(|k| k["kernel"].as_str().unwrap().starts_with("reference")));
+
+    let trace = std::env::temp_dir().join(format!("kernels-trace-{}.jsonl", std::process::id()));
+    out(&["demo", "--max-tokens", "2", "--trace", trace.to_str().unwrap()]);
+    let lines = std::fs::read_to_string(&trace).unwrap();
+    std::fs::remove_file(&trace).unwrap();
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["op"], &first["tensors"][0]["name"]), (&"embeddings.embedding".into(), &"ids".into()));
+
+    assert!(fails(&["generate", "--model", "/nowhere.gguf"], &[]).contains("cannot open model file /nowhere.gguf"));
+    assert!(fails(&["demo", "--prompt", ""], &[]).contains("the prompt has no tokens"));
+    assert!(fails(&["demo", "--top-p", "2"], &[]).contains("top_p is 2, outside above 0, to 1"));
+    assert!(fails(&["demo", "--device", "tpu:0"], &[]).contains("no linked crate serves \"tpu\" devices"));
+}

@@ -41,6 +41,35 @@ impl<O: Op> OpState<O> {
     }
 }
 
+/// Device slot and key in 28 bits.
+#[inline]
+pub(crate) fn place(device: Device, key: Key) -> u64 {
+    u64::from(device.slot()) << 22 | key.pack()
+}
+
+/// A slot that holds another decision or none, and what it should hold.
+struct Slot<'s> {
+    slot: &'s AtomicU64,
+    want: u64,
+    epoch: u64,
+}
+
+/// The decision for a place, where it was made in this epoch.
+#[inline]
+fn cached<O: Op>(place: u64) -> Result<&'static Kernel<O>, Slot<'static>> {
+    let state = O::state();
+    let epoch = EPOCH.load(Ordering::Acquire);
+    let want = epoch << 40 | place << KERNEL_BITS;
+    let slot = &state.slots[(place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize];
+    let have = slot.load(Ordering::Acquire);
+    match state.table.get() {
+        Some(table) if have >> KERNEL_BITS == want >> KERNEL_BITS => {
+            Ok(table[(have & ((1 << KERNEL_BITS) - 1)) as usize])
+        }
+        _ => Err(Slot { slot, want, epoch }),
+    }
+}
+
 /// A kernel that can run calls of a class on a live device: the proof that its requirements hold there.
 /// Only this calls a kernel.
 pub struct Selected<O: Op> {
@@ -61,19 +90,10 @@ impl<O: Op> Selected<O> {
     /// No usable kernel, with every candidate's reason; or what was linked does not hold together.
     #[inline]
     pub fn ranked(device: Device, key: Key) -> Result<Selected<O>> {
-        let state = O::state();
-        let place = (device.slot() as u64) << 22 | key.pack();
-        let epoch = EPOCH.load(Ordering::Acquire);
-        let want = epoch << 40 | place << KERNEL_BITS;
-        let slot = &state.slots[(place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize];
-        let have = slot.load(Ordering::Acquire);
-        if have >> KERNEL_BITS == want >> KERNEL_BITS
-            && let Some(table) = state.table.get()
-        {
-            let kernel = table[(have & ((1 << KERNEL_BITS) - 1)) as usize];
-            return Ok(Selected { kernel, device, key: Some(key), level: Level::Default });
+        match cached::<O>(place(device, key)) {
+            Ok(kernel) => Ok(Selected { kernel, device, key: Some(key), level: Level::Default }),
+            Err(slot) => Self::resolve(device, key, None, Some(slot)),
         }
-        Self::resolve(device, key, None, Some((slot, want, epoch)))
     }
 
     /// The best variant of `backend`, as a call that names it makes it; never another backend.
@@ -89,7 +109,7 @@ impl<O: Op> Selected<O> {
         device: Device,
         key: Key,
         call: Option<Backend>,
-        slot: Option<(&AtomicU64, u64, u64)>,
+        slot: Option<Slot<'_>>,
     ) -> Result<Selected<O>> {
         let registry = Registry::linked()?;
         let record = registry.record(O::NAME)?;
@@ -122,7 +142,7 @@ impl<O: Op> Selected<O> {
         }
         // A slot says who decided only by what it can hold: the rank. Other levels resolve to the same
         // kernel until the epoch changes, so they may share it; traces ask again.
-        if let Some((slot, want, epoch)) = slot
+        if let Some(Slot { slot, want, epoch }) = slot
             && device.slot() < DEVICE_SLOTS
             && epoch < EPOCH_END
         {
@@ -146,43 +166,11 @@ impl<O: Op> Selected<O> {
         if checked.device != self.device || self.key != Some(checked.key) {
             self.admit(checked)?;
         }
-        if checked.empty {
-            return Ok(());
-        }
-        if trace::recording() {
-            trace::record(self.kernel, self.device, checked, self.level);
-        }
-        if self.kernel.is_reference {
-            self.count_fallback();
-        }
-        match self.kernel.workspace {
-            None => self.run(&Ctx::new(self.device, (std::ptr::null_mut(), 0)), checked),
-            Some(bytes) => {
-                let bytes = O::workspace(bytes, &checked.args, self.device.threads());
-                with_workspace(self.device, bytes, |w| self.run(&Ctx::new(self.device, w), checked))
-                    .map_err(|detail| RunError::OutOfMemory { device: self.device.id(), detail })?
-            }
-        }
-    }
-
-    #[inline]
-    fn run(&self, ctx: &Ctx, checked: &Checked<'_, O>) -> Result<()> {
-        // SAFETY: the selection proves that the requirements hold on this device, and `checked` is of this
-        // device and class; the rest is the promise of whoever registered the kernel.
-        unsafe { O::invoke(self.kernel.run, ctx, &checked.args)? };
-        match ctx.fault() {
-            None => Ok(()),
-            Some((row, crate::ctx::NAN_ROW)) => {
-                Err(CallError::NotANumber { op: O::NAME, device: self.device.id(), row: row as usize }.into())
-            }
-            Some((value, limit)) => Err(CallError::OutOfRange {
-                op: O::NAME,
-                device: self.device.id(),
-                what: "an index in a tensor",
-                value: value.to_string(),
-                range: format!("0..{limit}"),
-            }
-            .into()),
+        match checked.empty {
+            true => Ok(()),
+            // SAFETY: the selection proves that the requirements hold on this device, and the arguments are of
+            // this device and class.
+            false => unsafe { run(self.kernel, checked, self.level) },
         }
     }
 
@@ -204,13 +192,69 @@ impl<O: Op> Selected<O> {
         }
         .into())
     }
+}
 
-    #[cold]
-    fn count_fallback(&self) {
-        if self.level == Level::Default {
-            self.kernel.fallbacks.fetch_add(1, Ordering::Relaxed);
+/// Runs a kernel on the arguments' device.
+///
+/// # Safety
+/// The kernel's requirements hold on that device, and it takes calls of this class. The rest is the promise
+/// of whoever registered it.
+#[inline]
+unsafe fn run<O: Op>(kernel: &'static Kernel<O>, checked: &mut Checked<'_, O>, level: Level) -> Result<()> {
+    // SAFETY: passed on.
+    unsafe {
+        if trace::recording() || !kernel.plain {
+            return run_with_extras(kernel, checked, level);
         }
+        run_in(kernel, &Ctx::bare(checked.device), checked)
     }
+}
+
+/// The same, where a recorder listens, or the kernel wants scratch memory or is to be counted.
+///
+/// # Safety
+/// As for [`run`].
+#[inline(never)]
+unsafe fn run_with_extras<O: Op>(kernel: &'static Kernel<O>, checked: &Checked<'_, O>, level: Level) -> Result<()> {
+    let device = checked.device;
+    if trace::recording() {
+        trace::record(kernel, device, checked, level);
+    }
+    if kernel.is_reference && level == Level::Default {
+        kernel.fallbacks.fetch_add(1, Ordering::Relaxed);
+    }
+    let Some(bytes) = kernel.workspace else {
+        // SAFETY: passed on.
+        return unsafe { run_in(kernel, &Ctx::bare(device), checked) };
+    };
+    let bytes = O::workspace(bytes, &checked.args, device.threads());
+    // SAFETY: passed on.
+    with_workspace(device, bytes, |w| unsafe { run_in(kernel, &Ctx::new(device, w), checked) })
+        .map_err(|detail| RunError::OutOfMemory { device: device.id(), detail })?
+}
+
+/// # Safety
+/// As for [`run`].
+#[inline]
+unsafe fn run_in<O: Op>(kernel: &'static Kernel<O>, ctx: &Ctx, checked: &Checked<'_, O>) -> Result<()> {
+    // SAFETY: passed on.
+    unsafe { O::invoke(kernel.run, ctx, &checked.args)? };
+    match ctx.fault() {
+        None => Ok(()),
+        Some(fault) => Err(bad_index::<O>(checked.device, fault)),
+    }
+}
+
+#[cold]
+fn bad_index<O: Op>(device: Device, (value, limit): (i64, i64)) -> Error {
+    let (op, device) = (O::NAME, device.id());
+    Error::Call(match limit {
+        crate::ctx::NAN_ROW => CallError::NotANumber { op, device, row: value as usize },
+        _ => {
+            let (value, range) = (value.to_string(), format!("0..{limit}"));
+            CallError::OutOfRange { op, device, what: "an index in a tensor", value, range }
+        }
+    })
 }
 
 impl<O: Op> Checked<'_, O> {
@@ -223,7 +267,11 @@ impl<O: Op> Checked<'_, O> {
         if self.empty {
             return Ok(());
         }
-        Selected::<O>::ranked(self.device, self.key)?.call(self)
+        match cached::<O>(self.place) {
+            // SAFETY: a slot is filled only by a selection for this device and class.
+            Ok(kernel) => unsafe { run(kernel, self, Level::Default) },
+            Err(slot) => Selected::<O>::resolve(self.device, self.key, None, Some(slot))?.call(self),
+        }
     }
 
     /// Runs the op on `backend`, or not at all.

@@ -37,6 +37,13 @@ struct Fault {
 pub(crate) const NAN_ROW: i64 = i64::MAX;
 
 impl Ctx {
+    /// A context without scratch memory, to call a kernel's function by hand.
+    #[inline]
+    pub fn bare(device: Device) -> Ctx {
+        Ctx::new(device, (std::ptr::null_mut(), 0))
+    }
+
+    #[inline]
     pub(crate) fn new(device: Device, workspace: (*mut u8, usize)) -> Ctx {
         Ctx {
             device,

@@ -64,6 +64,8 @@ pub struct Checked<'a, O: Op> {
     pub(crate) key: Key,
     pub(crate) device: Device,
     pub(crate) empty: bool,
+    /// Device and key as the selection's slots address them.
+    pub(crate) place: u64,
 }
 
 impl<'a, O: Op> Checked<'a, O> {
@@ -91,7 +93,7 @@ impl<'a, O: Op> Checked<'a, O> {
         }
         let Valid { key, empty } = O::validate(&args)?;
         let device = device.map_or_else(Device::cpu, |(_, d)| d);
-        Ok(Checked { args, key, device, empty })
+        Ok(Checked { args, key, device, empty, place: crate::call::place(device, key) })
     }
 
     /// What selection depends on.
@@ -118,6 +120,8 @@ pub struct Kernel<O: Op> {
     /// Whether a ranked call that lands here fell back for want of anything better.
     pub(crate) is_reference: bool,
     pub(crate) fallbacks: AtomicU64,
+    /// Nothing to do around the call: no scratch memory, no counting.
+    pub(crate) plain: bool,
 }
 
 impl<O: Op> Kernel<O> {
@@ -129,7 +133,8 @@ impl<O: Op> Kernel<O> {
     /// reads none of it before, and it stays within the tensors whatever indices they hold.
     pub const unsafe fn new(spec: KernelSpec, run: O::Run, workspace: Option<O::Workspace>) -> Self {
         let is_reference = matches!(spec.backend.0.as_bytes(), b"reference");
-        Kernel { spec, run, workspace, is_reference, fallbacks: AtomicU64::new(0) }
+        let plain = workspace.is_none() && !is_reference;
+        Kernel { spec, run, workspace, is_reference, fallbacks: AtomicU64::new(0), plain }
     }
 }
 
