@@ -25,6 +25,16 @@ pub struct DemoArgs {
 }
 
 #[derive(clap::Args)]
+pub struct TokensArgs {
+    /// A GGUF file
+    #[arg(long)]
+    model: PathBuf,
+    /// The text; names of special tokens in it become those tokens
+    #[arg(long)]
+    prompt: String,
+}
+
+#[derive(clap::Args)]
 struct How {
     /// Text to start from; names of special tokens in it become those tokens
     #[arg(long, default_value = "The capital of France is")]
@@ -76,6 +86,11 @@ pub fn run(args: &Args) -> Outcome {
 
 pub fn demo(args: &DemoArgs) -> Outcome {
     text_from(Gguf::read(Cursor::new(demo_gguf()?))?, &args.how)
+}
+
+pub fn tokens(args: &TokensArgs) -> Outcome {
+    let text = Text::read(&mut Gguf::open(&args.model)?)?;
+    output::print(&serde_json::to_string(&text.encode(&args.prompt)?)?)
 }
 
 fn text_from<R: Read + Seek>(mut file: Gguf<R>, how: &How) -> Outcome {

@@ -34,7 +34,9 @@ enum Command {
     Bench(bench::Args),
     /// Text from a GGUF model
     Generate(generate::Args),
-    /// The same on a tiny seeded model made in memory
+    /// The tokens of a text, by a model's own vocabulary, as JSON
+    Tokens(generate::TokensArgs),
+    /// The same as generate, on a tiny seeded model made in memory
     Demo(generate::DemoArgs),
 }
 
@@ -67,6 +69,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Tokens(args) => generate::tokens(&args),
         Command::Demo(args) => generate::demo(&args),
     };
     match outcome {

@@ -178,6 +178,39 @@ macro_rules! backend {
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Another op's arguments are a type error:
+///
+/// ```compile_fail,E0308
+/// use kernels_core::*;
+/// # kernels_core::backend! { backends: [Backend("toy")], driver: &HOST }
+/// # kernels_core::op! {
+/// #     /// Twice the input.
+/// #     pub struct Double = "toy.double" {
+/// #         /// `[n]`
+/// #         reads x,
+/// #         /// `[n]`
+/// #         writes out,
+/// #     }
+/// # }
+/// # impl Double<'_> {
+/// #     fn validate(&self) -> Result<Valid, CallError> {
+/// #         Ok(Valid { key: Key::of(self.x.dtype()), empty: false })
+/// #     }
+/// # }
+/// unsafe fn double(_: &Ctx, x: &[f32]) -> Result<(), RunError> {
+///     Ok(())
+/// }
+///
+/// kernel!(unsafe {
+///     op: Double,
+///     backend: Backend("toy"),
+///     variant: "",
+///     formats: Formats::same(DTypeSet::FLOAT),
+///     run: double
+/// });
+/// # fn main() {}
+/// ```
 #[macro_export]
 macro_rules! kernel {
     (unsafe {
