@@ -1,6 +1,7 @@
 //! Vector functions.
 
-use crate::isa::Isa;
+use crate::isa::{Elem, Isa};
+use kernels_core::{DType, Element};
 
 /// eˣ: below 2 ulp where the result is normal, 0 below -104, infinity above 88.73, NaN to NaN.
 ///
@@ -27,12 +28,27 @@ pub unsafe fn exp<S: Isa>(x: S::V) -> S::V {
     }
 }
 
-/// x / (1 + e⁻ˣ).
+/// 1 / (1 + e⁻ˣ).
 ///
 /// # Safety
 /// As for [`Isa`].
 #[inline(always)]
-pub unsafe fn silu<S: Isa>(x: S::V) -> S::V {
+pub unsafe fn sigmoid<S: Isa>(x: S::V) -> S::V {
     // SAFETY: passed on.
-    unsafe { S::mul(x, S::reciprocal(S::add(S::splat(1.0), exp::<S>(S::sub(S::splat(0.0), x))))) }
+    unsafe { S::reciprocal(S::add(S::splat(1.0), exp::<S>(S::sub(S::splat(0.0), x)))) }
+}
+
+/// x / (1 + e⁻ˣ), to be stored as `T`.
+///
+/// # Safety
+/// As for [`Isa`].
+#[inline(always)]
+pub unsafe fn silu<S: Isa, T: Elem>(x: S::V) -> S::V {
+    // SAFETY: passed on.
+    unsafe {
+        match <T as Element>::DTYPE {
+            DType::F32 => S::mul(x, sigmoid::<S>(x)),
+            _ => S::mul(x, S::coarse_sigmoid(x)),
+        }
+    }
 }

@@ -89,7 +89,8 @@ fn grow(width: usize) {
             thread: Mutex::new(None),
         }));
         let id = workers.len() + 1;
-        let spawned = std::thread::Builder::new().name(format!("kernels-{id}")).spawn(move || serve(worker, id));
+        let spawned =
+            std::thread::Builder::new().name(format!("kernels-{id}")).spawn(move || serve(worker, id));
         // Without a thread the callers do the work themselves.
         let Ok(handle) = spawned else { return };
         *worker.thread.lock().unwrap_or_else(|e| e.into_inner()) = Some(handle.thread().clone());
@@ -101,7 +102,9 @@ fn serve(worker: &Worker, id: usize) {
     let mut spins = 0;
     loop {
         let mail = worker.mail.load(Ordering::Acquire);
-        if mail > RUNNING && worker.mail.compare_exchange(mail, RUNNING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if mail > RUNNING
+            && worker.mail.compare_exchange(mail, RUNNING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
             // SAFETY: RUNNING keeps the caller, and with it the job, until EMPTY is stored below.
             let job = unsafe { &*(mail as *const Job) };
             if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job.work(id))).is_err() {
@@ -185,7 +188,10 @@ mod tests {
                     assert!(thread < threads);
                     range.for_each(|i| _ = hits[i].fetch_add(1, Ordering::Relaxed));
                 });
-                assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1), "{threads} threads, {units} units");
+                assert!(
+                    hits.iter().all(|h| h.load(Ordering::Relaxed) == 1),
+                    "{threads} threads, {units} units"
+                );
             }
         }
     }

@@ -28,7 +28,8 @@ unsafe impl Driver for Cuda {
             return Err(Reason::RuntimeMissing {
                 library: "the NVIDIA driver (libcuda)".into(),
                 tried: ["libcuda.so", "libcuda.so.1", "nvcuda.dll"].map(String::from).into(),
-                fix: "install the NVIDIA driver; in a container, start it with GPU access (`--gpus all`)".into(),
+                fix: "install the NVIDIA driver; in a container, start it with GPU access (`--gpus all`)"
+                    .into(),
             });
         }
         let none = |e: result::DriverError| Reason::NoDevice { detail: words(e) };

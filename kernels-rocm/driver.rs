@@ -1,8 +1,8 @@
 //! The device seam over HIP.
 
 use crate::hip::{
-    ARCH_NAME, DEVICE_TO_HOST, HOST_TO_DEVICE, Hip, MULTIPROCESSORS, Missing, NAMES, PROPERTIES, TOTAL_MEMORY,
-    WARP_SIZE, hip,
+    ARCH_NAME, DEVICE_TO_HOST, HOST_TO_DEVICE, Hip, MULTIPROCESSORS, Missing, NAMES, PROPERTIES,
+    TOTAL_MEMORY, WARP_SIZE, hip,
 };
 use kernels_core::{Arch, DeviceId, DeviceKind, Driver, Platform, Reason};
 use std::ffi::{CStr, c_int};
@@ -34,7 +34,10 @@ unsafe impl Driver for Rocm {
                 });
             }
             Err(Missing::Symbol(name)) => {
-                return Err(Reason::DriverTooOld { have: format!("HIP without {name}"), need: "HIP 6.0".into() });
+                return Err(Reason::DriverTooOld {
+                    have: format!("HIP without {name}"),
+                    need: "HIP 6.0".into(),
+                });
             }
         };
         let none = |detail| Reason::NoDevice { detail };
@@ -79,14 +82,17 @@ unsafe impl Driver for Rocm {
     unsafe fn upload(&self, device: u32, dst: *mut u8, src: &[u8]) -> Result<(), String> {
         let current = Current::of(device)?;
         // SAFETY: by contract.
-        let code = unsafe { (current.hip.hipMemcpy)(dst.cast(), src.as_ptr().cast(), src.len(), HOST_TO_DEVICE) };
+        let code =
+            unsafe { (current.hip.hipMemcpy)(dst.cast(), src.as_ptr().cast(), src.len(), HOST_TO_DEVICE) };
         current.hip.check(code)
     }
 
     unsafe fn download(&self, device: u32, dst: &mut [u8], src: *const u8) -> Result<(), String> {
         let current = Current::of(device)?;
         // SAFETY: by contract.
-        let code = unsafe { (current.hip.hipMemcpy)(dst.as_mut_ptr().cast(), src.cast(), dst.len(), DEVICE_TO_HOST) };
+        let code = unsafe {
+            (current.hip.hipMemcpy)(dst.as_mut_ptr().cast(), src.cast(), dst.len(), DEVICE_TO_HOST)
+        };
         current.hip.check(code)
     }
 
@@ -107,7 +113,9 @@ fn describe(hip: &Hip, ordinal: c_int, version: &str) -> Result<Platform, String
         // Informative only: a runtime that numbers it otherwise leaves 0.
         let _ = (hip.hipDeviceGetAttribute)(&mut cores, MULTIPROCESSORS, ordinal);
     }
-    let text = |at: usize| CStr::from_bytes_until_nul(&raw[at..]).map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+    let text = |at: usize| {
+        CStr::from_bytes_until_nul(&raw[at..]).map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
+    };
     let arch = text(ARCH_NAME);
     // `gfx942:sramecc+:xnack-` names the target; what follows the colon are its settings.
     let gfx = arch.split(':').next().filter(|g| g.starts_with("gfx"));

@@ -1,7 +1,9 @@
 //! Wrong arguments get one clear error that names the op and the fix; views cut as a model cuts them work.
 
 use kernel_registry::ops::{activation, gemm, layernorm, sampling};
-use kernel_registry::{Backend, CallError, DType, Device, Error, Layout, Policy, Recorder, Registry, Tensor, View, ViewMut};
+use kernel_registry::{
+    Backend, CallError, DType, Device, Error, Layout, Policy, Recorder, Registry, Tensor, View, ViewMut,
+};
 
 fn tensor(shape: &[usize]) -> Tensor {
     let n: usize = shape.iter().product();
@@ -30,7 +32,10 @@ fn shapes_types_and_strides() {
     // SAFETY: the tensor has 16 elements, which this layout indexes.
     let transposed = unsafe { View::from_raw(x.view().as_ptr(), DType::F32, layout, Device::cpu()) };
     let text = refused(layernorm::rmsnorm(transposed, &w, 1e-5));
-    assert!(text.contains("the last dimension's stride must be 1") && text.contains("contiguous copy"), "{text}");
+    assert!(
+        text.contains("the last dimension's stride must be 1") && text.contains("contiguous copy"),
+        "{text}"
+    );
     let text = refused(gemm::linear(&tensor(&[2, 8]), &tensor(&[4, 9]), None));
     assert!(text.contains("in_features 8 expected, [4, 9] given"), "{text}");
     let text = refused(sampling::softmax(&tensor(&[2, 8]), 0.0));
@@ -55,7 +60,8 @@ fn columns_of_a_fused_tensor_work_without_a_copy() {
     let (_, rest) = fused.view_mut().split_at(1, 8).unwrap();
     let (middle, _) = rest.split_at(1, 8).unwrap();
     layernorm::rmsnorm_into(&x, &w, 1e-5, middle).unwrap();
-    let (after, expected) = (fused.to_f32_vec().unwrap(), layernorm::rmsnorm(&x, &w, 1e-5).unwrap().to_f32_vec().unwrap());
+    let (after, expected) =
+        (fused.to_f32_vec().unwrap(), layernorm::rmsnorm(&x, &w, 1e-5).unwrap().to_f32_vec().unwrap());
     for i in 0..72 {
         let (row, col) = (i / 24, i % 24);
         let wanted = if (8..16).contains(&col) { expected[row * 8 + col - 8] } else { before[i] };
@@ -78,7 +84,8 @@ fn the_process_can_ask_for_a_backend_and_the_recorder_says_what_ran() {
     let ran = || {
         let recorder = Recorder::start();
         layernorm::rmsnorm(&x, &w, 1e-5).unwrap();
-        let mine = recorder.records().into_iter().find(|r| r.op == "layernorm.rmsnorm" && r.tensors[0].2 == [2, 8]);
+        let mine =
+            recorder.records().into_iter().find(|r| r.op == "layernorm.rmsnorm" && r.tensors[0].2 == [2, 8]);
         mine.unwrap()
     };
     let first = ran();
@@ -88,7 +95,10 @@ fn the_process_can_ask_for_a_backend_and_the_recorder_says_what_ran() {
     assert!(first.kernel.starts_with(best), "{first:?}");
     registry.set_policy(Policy::parse("layernorm.*=reference", registry).unwrap()).unwrap();
     let pinned = ran();
-    assert!(pinned.kernel.starts_with("reference") && pinned.level == kernel_registry::Level::Process, "{pinned:?}");
+    assert!(
+        pinned.kernel.starts_with("reference") && pinned.level == kernel_registry::Level::Process,
+        "{pinned:?}"
+    );
     registry.set_policy(Policy::default()).unwrap();
     assert_eq!(ran().kernel, first.kernel, "live call sites resolve anew");
     // The call's own choice stands above the process's.

@@ -35,7 +35,11 @@ fn doctor_says_what_is_there_and_what_is_missing() {
     let value = json(&["doctor", "--json"]);
     assert_eq!(value["devices"][0]["device"], "cpu");
     for kind in ["cuda", "rocm"] {
-        let here = value["devices"].as_array().unwrap().iter().any(|d| d["device"].as_str().unwrap().starts_with(kind));
+        let here = value["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|d| d["device"].as_str().unwrap().starts_with(kind));
         let absent = value["absent"].as_array().unwrap().iter().any(|a| a["kind"] == kind && a["why"] != "");
         let off = value["features_off"].as_array().unwrap().iter().any(|f| f == kind);
         assert!(here || absent || off, "{kind}: {value}");
@@ -53,7 +57,9 @@ fn list_filters_and_knows_its_formats() {
     assert_eq!(value.as_array().unwrap().len(), 2);
     assert!(out(&["list", "--markdown"]).starts_with("| op | what it does | reference |"));
     assert!(out(&["list", "--kernels", "--backend", "reference"]).contains("kernels-ops 0.1.0"));
-    assert!(fails(&["list", "--op", "layernorm.rmsnrm"], &[]).contains("did you mean \"layernorm.rmsnorm\"?"));
+    assert!(
+        fails(&["list", "--op", "layernorm.rmsnrm"], &[]).contains("did you mean \"layernorm.rmsnorm\"?")
+    );
     assert!(fails(&["list", "--backend", "referense"], &[]).contains("did you mean \"reference\"?"));
 }
 
@@ -63,14 +69,23 @@ fn explain_decides_as_calls_do() {
     let best = if cfg!(feature = "cpu") { "simd" } else { "reference" };
     assert!(value["chosen"].as_str().unwrap().starts_with(best), "{value}");
     let value = json(&["explain", "layernorm.rmsnorm", "--platform", "portable", "--json"]);
-    let avx: Vec<_> = value["candidates"].as_array().unwrap().iter().filter(|c| c["kernel"].as_str().unwrap().contains("avx")).collect();
+    let avx: Vec<_> = value["candidates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|c| c["kernel"].as_str().unwrap().contains("avx"))
+        .collect();
     assert!(avx.iter().all(|c| c["reasons"][0].as_str().unwrap().starts_with("needs avx")), "{value}");
     let output = kernels(&["explain", "layernorm.rmsnorm", "--platform", "sm_90"], &[]);
     assert_eq!(output.status.code(), Some(1), "nothing runs there");
     assert!(String::from_utf8_lossy(&output.stdout).contains("runs on cpu, not on cuda"));
-    assert!(fails(&["explain", "layernorm.rmsnorm", "--platform", "sm90"], &[]).contains("is not a platform"));
+    assert!(
+        fails(&["explain", "layernorm.rmsnorm", "--platform", "sm90"], &[]).contains("is not a platform")
+    );
     assert!(fails(&["explain", "layernorm.rmsnorm", "--dtype", "f8"], &[]).contains("one of: f32"));
-    assert!(fails(&["explain", "layernorm.rmsnorm", "--device", "cuda:99"], &[]).contains("is not available"));
+    assert!(
+        fails(&["explain", "layernorm.rmsnorm", "--device", "cuda:99"], &[]).contains("is not available")
+    );
 }
 
 #[test]
@@ -86,7 +101,10 @@ fn the_environment_pins_backends_and_takes_features_away() {
     }
     assert!(fails(&["list"], &[("KERNELS_BACKEND", "refernce")]).contains("did you mean \"reference\"?"));
     assert!(fails(&["list"], &[("KERNELS_BACKEND", "layernrm.*=reference")]).contains("unknown op"));
-    assert!(fails(&["list"], &[("KERNELS_CPU_FEATURES", "avx9000")]).contains("KERNELS_CPU_FEATURES: \"avx9000\" is not a tier"));
+    assert!(
+        fails(&["list"], &[("KERNELS_CPU_FEATURES", "avx9000")])
+            .contains("KERNELS_CPU_FEATURES: \"avx9000\" is not a tier")
+    );
 }
 
 #[test]
@@ -94,14 +112,26 @@ fn check_fails_where_a_backend_that_was_asked_for_is_not_there() {
     assert!(out(&["check", "--op", "layernorm.rmsnorm"]).contains("0 failed"));
     let value = json(&["check", "--op", "layernorm.rmsnorm", "--backend", "reference", "--json"]);
     assert_eq!(value["kernels"][0]["failures"].as_array().unwrap().len(), 0);
-    assert!(fails(&["check", "--backend", "nvrtc"], &[]).contains("no kernel of backend \"nvrtc\" is linked"));
+    assert!(
+        fails(&["check", "--backend", "nvrtc"], &[]).contains("no kernel of backend \"nvrtc\" is linked")
+    );
 }
 
 #[test]
 fn bench_reports_medians_and_shares() {
-    let value = json(&["bench", "--op", "embeddings.rope", "--backend", if cfg!(feature = "cpu") { "simd" } else { "reference" }, "--json"]);
+    let value = json(&[
+        "bench",
+        "--op",
+        "embeddings.rope",
+        "--backend",
+        if cfg!(feature = "cpu") { "simd" } else { "reference" },
+        "--json",
+    ]);
     let row = &value[0];
-    assert!(row["median_us"].as_f64().unwrap() > 0.0 && row["share_of_bandwidth"].as_f64().unwrap() > 0.0, "{row}");
+    assert!(
+        row["median_us"].as_f64().unwrap() > 0.0 && row["share_of_roofline"].as_f64().unwrap() > 0.0,
+        "{row}"
+    );
 }
 
 #[test]
@@ -111,7 +141,13 @@ fn demo_and_generate() {
     assert!(value["decode_tokens_per_s"].as_f64().unwrap() > 0.0);
     let reference = json(&["demo", "--max-tokens", "8", "--backend", "reference", "--json"]);
     assert_eq!(reference["tokens"], value["tokens"], "the reference says the same");
-    assert!(reference["kernels"].as_array().unwrap().iter().all(|k| k["kernel"].as_str().unwrap().starts_with("reference")));
+    assert!(
+        reference["kernels"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|k| k["kernel"].as_str().unwrap().starts_with("reference"))
+    );
 
     let trace = std::env::temp_dir().join(format!("kernels-trace-{}.jsonl", std::process::id()));
     out(&["demo", "--max-tokens", "2", "--trace", trace.to_str().unwrap()]);
@@ -120,7 +156,10 @@ fn demo_and_generate() {
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert_eq!((&first["op"], &first["tensors"][0]["name"]), (&"embeddings.embedding".into(), &"ids".into()));
 
-    assert!(fails(&["generate", "--model", "/nowhere.gguf"], &[]).contains("cannot open model file /nowhere.gguf"));
+    assert!(
+        fails(&["generate", "--model", "/nowhere.gguf"], &[])
+            .contains("cannot open model file /nowhere.gguf")
+    );
     assert!(fails(&["demo", "--prompt", ""], &[]).contains("the prompt has no tokens"));
     assert!(fails(&["demo", "--top-p", "2"], &[]).contains("top_p is 2, outside above 0, to 1"));
     assert!(fails(&["demo", "--device", "tpu:0"], &[]).contains("no linked crate serves \"tpu\" devices"));

@@ -23,7 +23,9 @@ fn patched(from: &[u8], to: &[u8]) -> Vec<u8> {
 
 #[test]
 fn not_a_gguf_file() {
-    for bytes in [vec![], b"GG".to_vec(), b"GGML\x03\0\0\0".to_vec(), b"PK\x03\x04 and more of a zip file".to_vec()] {
+    for bytes in
+        [vec![], b"GG".to_vec(), b"GGML\x03\0\0\0".to_vec(), b"PK\x03\x04 and more of a zip file".to_vec()]
+    {
         assert!(matches!(load(bytes), Err(ModelError::NotGguf { .. })));
     }
     assert!(error(patched(b"GGUF\x03", b"GGUF\x09")).contains("its version is 9"));
@@ -38,7 +40,10 @@ fn truncated_anywhere() {
     let mut at = 0;
     while at < whole.len() {
         let result = load(whole[..at].to_vec());
-        assert!(matches!(result, Err(ModelError::Truncated { .. } | ModelError::NotGguf { .. })), "cut at {at}");
+        assert!(
+            matches!(result, Err(ModelError::Truncated { .. } | ModelError::NotGguf { .. })),
+            "cut at {at}"
+        );
         // Every byte of the header, then some of the weights.
         at += if at < 6000 { 7 } else { 9973 };
     }
@@ -74,28 +79,46 @@ fn random_damage_never_panics() {
 
 #[test]
 fn what_the_model_needs_and_does_not_find() {
-    let text = error(patched(b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0llama", b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0mamba"));
+    let text = error(patched(
+        b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0llama",
+        b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0mamba",
+    ));
     assert_eq!(text, "architecture \"mamba\" is not supported (supported: [\"llama\"])");
     let text = error(patched(b"blk.1.ffn_up.weight", b"blk.1.ffn_uq.weight"));
     assert_eq!(text, "the GGUF file has no tensor \"blk.1.ffn_up.weight\", which a \"llama\" model needs");
     let text = error(patched(b"llama.block_count", b"llama.block_clunt"));
     assert!(text.contains("no usable \"llama.block_count\": it is missing"), "{text}");
-    let text = error(patched(b"llama.attention.head_count\x04\0\0\0\x04", b"llama.attention.head_count\x04\0\0\0\x03"));
-    assert!(text.contains("does not") || text.contains("do not divide") || text.contains("asks for"), "{text}");
+    let text = error(patched(
+        b"llama.attention.head_count\x04\0\0\0\x04",
+        b"llama.attention.head_count\x04\0\0\0\x03",
+    ));
+    assert!(
+        text.contains("does not") || text.contains("do not divide") || text.contains("asks for"),
+        "{text}"
+    );
     // blk.0.attn_q is [256, 256] of type 2 (Q4_0); type 10 is Q2_K.
     let dims = [256u64.to_le_bytes(), 256u64.to_le_bytes()].concat();
-    let info = |kind: u32| [b"blk.0.attn_q.weight\x02\0\0\0".to_vec(), dims.clone(), kind.to_le_bytes().to_vec()].concat();
+    let info = |kind: u32| {
+        [b"blk.0.attn_q.weight\x02\0\0\0".to_vec(), dims.clone(), kind.to_le_bytes().to_vec()].concat()
+    };
     let text = error(patched(&info(2), &info(10)));
-    assert!(text.contains("tensor \"blk.0.attn_q.weight\" is of GGML type 10") && text.contains("Q4_K"), "{text}");
+    assert!(
+        text.contains("tensor \"blk.0.attn_q.weight\" is of GGML type 10") && text.contains("Q4_K"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_tensor_of_another_shape() {
     let mut file = GgufWriter::new();
     file.text("general.architecture", "llama");
-    for (key, value) in
-        [("context_length", 8), ("embedding_length", 32), ("feed_forward_length", 32), ("block_count", 1), ("attention.head_count", 1)]
-    {
+    for (key, value) in [
+        ("context_length", 8),
+        ("embedding_length", 32),
+        ("feed_forward_length", 32),
+        ("block_count", 1),
+        ("attention.head_count", 1),
+    ] {
         file.int(&format!("llama.{key}"), value);
     }
     file.float("llama.attention.layer_norm_rms_epsilon", 1e-5);

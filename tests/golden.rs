@@ -38,7 +38,8 @@ impl Case {
     }
     /// Raw GGUF bytes as a tensor of blocks.
     fn blocks(&self, name: &str) -> Tensor {
-        let shape: Vec<usize> = self.params["shape"].as_array().unwrap().iter().map(|d| d.as_u64().unwrap() as usize).collect();
+        let shape: Vec<usize> =
+            self.params["shape"].as_array().unwrap().iter().map(|d| d.as_u64().unwrap() as usize).collect();
         let dtype = DType::parse(self.params["dtype"].as_str().unwrap()).unwrap();
         Tensor::from_bytes(&self.get(name).to_bytes().unwrap(), dtype, &shape, Device::cpu()).unwrap()
     }
@@ -84,7 +85,11 @@ fn close(case: &Case, backend: Backend, got: &Tensor, expected: &Tensor, f32_tol
     assert_eq!(got.dtype(), expected.dtype());
     for (i, (g, e)) in got.to_f64_vec().unwrap().iter().zip(expected.to_f64_vec().unwrap()).enumerate() {
         let allowed = f32_tolerance + (f32_tolerance + ulp * 1.01) * e.abs();
-        assert!((g - e).abs() <= allowed || *g == e, "{} on {backend}, element {i}: got {g}, expected {e}", case.name);
+        assert!(
+            (g - e).abs() <= allowed || *g == e,
+            "{} on {backend}, element {i}: got {g}, expected {e}",
+            case.name
+        );
     }
 }
 
@@ -105,7 +110,15 @@ macro_rules! run {
 fn rmsnorm() {
     each::<RmsNorm>(|c, b| {
         let mut out = c.like("x");
-        run!(b, RmsNorm { x: c.get("x").view(), weight: c.get("weight").view(), out: out.view_mut(), eps: c.number("eps") });
+        run!(
+            b,
+            RmsNorm {
+                x: c.get("x").view(),
+                weight: c.get("weight").view(),
+                out: out.view_mut(),
+                eps: c.number("eps")
+            }
+        );
         close(c, b, &out, c.get("expected"), 2e-6);
     });
 }
@@ -115,7 +128,15 @@ fn fused_add_rmsnorm() {
     each::<FusedAddRmsNorm>(|c, b| {
         let (mut x, mut residual) = (c.copy("x"), c.copy("residual"));
         let eps = c.number("eps");
-        run!(b, FusedAddRmsNorm { x: x.view_mut(), residual: residual.view_mut(), weight: c.get("weight").view(), eps });
+        run!(
+            b,
+            FusedAddRmsNorm {
+                x: x.view_mut(),
+                residual: residual.view_mut(),
+                weight: c.get("weight").view(),
+                eps
+            }
+        );
         close(c, b, &x, c.get("expected"), 2e-6);
         close(c, b, &residual, c.get("expected_residual"), 1e-7);
     });
@@ -155,8 +176,18 @@ fn rope() {
 fn reshape_and_cache() {
     each::<ReshapeAndCache>(|c, b| {
         let (mut keys, mut values) = (c.copy("key_cache"), c.copy("value_cache"));
-        let (key, value, slot_mapping) = (c.get("key").view(), c.get("value").view(), c.get("slot_mapping").view());
-        run!(b, ReshapeAndCache { key, value, key_cache: keys.view_mut(), value_cache: values.view_mut(), slot_mapping });
+        let (key, value, slot_mapping) =
+            (c.get("key").view(), c.get("value").view(), c.get("slot_mapping").view());
+        run!(
+            b,
+            ReshapeAndCache {
+                key,
+                value,
+                key_cache: keys.view_mut(),
+                value_cache: values.view_mut(),
+                slot_mapping
+            }
+        );
         close(c, b, &keys, c.get("expected_keys"), 0.0);
         close(c, b, &values, c.get("expected_values"), 0.0);
     });
@@ -166,11 +197,24 @@ fn reshape_and_cache() {
 fn decode() {
     each::<Decode>(|c, b| {
         let (mut out, mut lse) = (c.like("expected"), c.like("expected_lse"));
-        let (q, key_cache, value_cache) = (c.get("q").view(), c.get("key_cache").view(), c.get("value_cache").view());
+        let (q, key_cache, value_cache) =
+            (c.get("q").view(), c.get("key_cache").view(), c.get("value_cache").view());
         let (block_table, seq_lens) = (c.get("block_table").view(), c.get("seq_lens").view());
         let (sm_scale, lse_view) = (c.number("sm_scale"), Some(lse.view_mut()));
         let out_view = out.view_mut();
-        run!(b, Decode { q, key_cache, value_cache, block_table, seq_lens, out: out_view, lse: lse_view, sm_scale });
+        run!(
+            b,
+            Decode {
+                q,
+                key_cache,
+                value_cache,
+                block_table,
+                seq_lens,
+                out: out_view,
+                lse: lse_view,
+                sm_scale
+            }
+        );
         close(c, b, &out, c.get("expected"), 5e-6);
         close(c, b, &lse, c.get("expected_lse"), 5e-6);
     });
@@ -217,7 +261,10 @@ fn linear_gguf() {
         run!(b, LinearGguf { x: c.get("x").view(), weight: weight.view(), bias: None, out: out.view_mut() });
         close(c, b, &out, c.get("expected"), 1e-4);
         // One row takes another path than several.
-        let (row, mut first) = (c.get("x").view().narrow(0, 0, 1).unwrap(), Tensor::zeros(DType::F32, &[1, 6], Device::cpu()).unwrap());
+        let (row, mut first) = (
+            c.get("x").view().narrow(0, 0, 1).unwrap(),
+            Tensor::zeros(DType::F32, &[1, 6], Device::cpu()).unwrap(),
+        );
         run!(b, LinearGguf { x: row, weight: weight.view(), bias: None, out: first.view_mut() });
         let expected = Tensor::from_slice(&c.get("expected").to_f32_vec().unwrap()[..6], &[1, 6]).unwrap();
         close(c, b, &first, &expected, 1e-4);
@@ -237,7 +284,14 @@ fn dequantize_gguf() {
 fn softmax() {
     each::<Softmax>(|c, b| {
         let mut probs = c.like("expected");
-        run!(b, Softmax { logits: c.get("logits").view(), probs: probs.view_mut(), temperature: c.number("temperature") });
+        run!(
+            b,
+            Softmax {
+                logits: c.get("logits").view(),
+                probs: probs.view_mut(),
+                temperature: c.number("temperature")
+            }
+        );
         close(c, b, &probs, c.get("expected"), 2e-6);
     });
 }
@@ -247,8 +301,20 @@ fn sample() {
     each::<Sample>(|c, b| {
         let mut ids = c.like("expected");
         let (temperature, top_p, min_p) = (c.number("temperature"), c.number("top_p"), c.number("min_p"));
-        let (top_k, seed) = (c.params["top_k"].as_u64().unwrap() as usize, c.params["seed"].as_u64().unwrap());
-        run!(b, Sample { logits: c.get("logits").view(), ids: ids.view_mut(), temperature, top_k, top_p, min_p, seed });
+        let (top_k, seed) =
+            (c.params["top_k"].as_u64().unwrap() as usize, c.params["seed"].as_u64().unwrap());
+        run!(
+            b,
+            Sample {
+                logits: c.get("logits").view(),
+                ids: ids.view_mut(),
+                temperature,
+                top_k,
+                top_p,
+                min_p,
+                seed
+            }
+        );
         close(c, b, &ids, c.get("expected"), 0.0);
     });
 }

@@ -37,7 +37,8 @@ fn calls_do_not_allocate() {
     if cfg!(not(feature = "cpu")) {
         return;
     }
-    let (mut x, mut residual, weight, mut out) = (zeros(&[1, 4096]), zeros(&[1, 4096]), zeros(&[4096]), zeros(&[1, 4096]));
+    let (mut x, mut residual, weight, mut out) =
+        (zeros(&[1, 4096]), zeros(&[1, 4096]), zeros(&[4096]), zeros(&[1, 4096]));
     let before_any = COUNT.get();
     {
         let plain = RmsNorm { x: residual.view(), weight: weight.view(), out: out.view_mut(), eps: 1e-5 };
@@ -47,7 +48,8 @@ fn calls_do_not_allocate() {
         (0..1000).for_each(|_| plain.run().unwrap());
         assert_eq!(COUNT.get() - before, 0, "rmsnorm");
     }
-    let fused = FusedAddRmsNorm { x: x.view_mut(), residual: residual.view_mut(), weight: weight.view(), eps: 1e-5 };
+    let fused =
+        FusedAddRmsNorm { x: x.view_mut(), residual: residual.view_mut(), weight: weight.view(), eps: 1e-5 };
     let mut fused = fused.check().unwrap();
     fused.run().unwrap();
     let before = COUNT.get();

@@ -44,7 +44,13 @@ fn positions() {
     each_backend(|b| {
         let (positions, mut q, mut k) = (ints(&[4], &[1]), zeros(&[1, 1, 8]), zeros(&[1, 1, 8]));
         let cos_sin_cache = cache.view();
-        let args = Rope { positions: positions.view(), q: q.view_mut(), k: k.view_mut(), cos_sin_cache, is_neox: true };
+        let args = Rope {
+            positions: positions.view(),
+            q: q.view_mut(),
+            k: k.view_mut(),
+            cos_sin_cache,
+            is_neox: true,
+        };
         out_of_range(args.check().unwrap().run_on(b), "4");
     });
 }
@@ -76,8 +82,10 @@ fn slots_below_zero_are_skipped_and_beyond_the_cache_reported() {
 fn blocks_lengths_and_offsets_of_attention() {
     let (keys, q) = (zeros(&[2, 4, 1, 8]), zeros(&[2, 1, 8]));
     each_backend(|b| {
-        for (table, len, bad) in [([0, 2], 8, "2"), ([-1, 0], 8, "-1"), ([0, 1], 9, "9"), ([0, 1], -3, "-3")] {
-            let (block_table, seq_lens, mut out) = (ints(&table, &[1, 2]), ints(&[len], &[1]), zeros(&[1, 1, 8]));
+        for (table, len, bad) in [([0, 2], 8, "2"), ([-1, 0], 8, "-1"), ([0, 1], 9, "9"), ([0, 1], -3, "-3")]
+        {
+            let (block_table, seq_lens, mut out) =
+                (ints(&table, &[1, 2]), ints(&[len], &[1]), zeros(&[1, 1, 8]));
             let args = Decode {
                 q: q.view().narrow(0, 0, 1).unwrap(),
                 key_cache: keys.view(),
@@ -90,8 +98,15 @@ fn blocks_lengths_and_offsets_of_attention() {
             };
             out_of_range(args.check().unwrap().run_on(b), bad);
         }
-        for (offsets, bad) in [([0, 3], "3"), ([0, 1], "1"), ([1, 2], "1"), ([0, -1], "-1"), ([0, i64::MAX], "9223372036854775807")] {
-            let (block_table, seq_lens, indptr) = (ints(&[0, 1], &[1, 2]), ints(&[8], &[1]), ints(&offsets, &[2]));
+        for (offsets, bad) in [
+            ([0, 3], "3"),
+            ([0, 1], "1"),
+            ([1, 2], "1"),
+            ([0, -1], "-1"),
+            ([0, i64::MAX], "9223372036854775807"),
+        ] {
+            let (block_table, seq_lens, indptr) =
+                (ints(&[0, 1], &[1, 2]), ints(&[8], &[1]), ints(&offsets, &[2]));
             let mut out = Tensor::from_slice(&[7f32; 16], &[2, 1, 8]).unwrap();
             let args = Prefill {
                 q: q.view(),
@@ -115,7 +130,8 @@ fn blocks_lengths_and_offsets_of_attention() {
 fn rows_that_leave_no_choice() {
     for values in [[f32::NAN, 1.0, 2.0], [f32::NEG_INFINITY; 3], [f32::INFINITY, 0.0, 1.0]] {
         for draw in [Draw::GREEDY, Draw { temperature: 1.0, top_k: 2, ..Draw::GREEDY }] {
-            let (logits, mut ids) = (Tensor::from_slice(&values, &[1, 3]).unwrap(), Tensor::from_slice(&[5i32], &[1]).unwrap());
+            let (logits, mut ids) =
+                (Tensor::from_slice(&values, &[1, 3]).unwrap(), Tensor::from_slice(&[5i32], &[1]).unwrap());
             let error = sample_into(&logits, draw, &mut ids).unwrap_err();
             assert!(matches!(error, Error::Call(CallError::NotANumber { row: 0, .. })), "{error}");
             assert_eq!(ids.to_vec::<i32>().unwrap(), [-1]);

@@ -35,7 +35,11 @@ fn every_op_has_its_reference_and_every_kernel_its_op() {
         assert!(mine.iter().any(|s| s.backend == Backend::REFERENCE), "{} has no reference", op.name);
         assert!(!op.summary.trim().is_empty());
     }
-    assert_eq!(registry.ops().count(), kernels_harness::contract_names().len(), "each op has its contract's cases");
+    assert_eq!(
+        registry.ops().count(),
+        kernels_harness::contract_names().len(),
+        "each op has its contract's cases"
+    );
 }
 
 /// Linking a GPU backend loads no library: registration is metadata. (A box with a GPU shows it by the maps
@@ -43,7 +47,9 @@ fn every_op_has_its_reference_and_every_kernel_its_op() {
 #[test]
 fn registration_is_metadata_only() {
     let registry = Registry::linked().unwrap();
-    let _ = registry.explain("layernorm.rmsnorm", registry.device("cpu").unwrap().platform(), None, None).unwrap();
+    let _ = registry
+        .explain("layernorm.rmsnorm", registry.device("cpu").unwrap().platform(), None, None)
+        .unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     for library in ["libcuda", "libnvrtc", "libcublas", "libamdhip64", "libhiprtc"] {
         assert!(!maps.contains(library), "{library} was loaded before anybody asked for a device");

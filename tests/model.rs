@@ -28,8 +28,11 @@ fn greedy_tokens_are_those_of_other_engines() {
         return;
     }
     let path = model_path();
-    let fixture: Value =
-        serde_json::from_str(&std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/smollm2.json")).unwrap()).unwrap();
+    let fixture: Value = serde_json::from_str(
+        &std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/smollm2.json"))
+            .unwrap(),
+    )
+    .unwrap();
     let mut file = Gguf::open(&path).unwrap();
     let text = Text::read(&mut file).unwrap();
     let model = Llama::load(&mut file, Device::cpu(), |_, _| {}).unwrap();
@@ -44,7 +47,10 @@ fn greedy_tokens_are_those_of_other_engines() {
             None => println!("{words:?}: all 64 tokens are torch's"),
             Some(i) => {
                 let lead = leads[i].as_f64().unwrap();
-                println!("{words:?}: token {i} is {} and torch's {}, which leads by {lead}", ours[i], exact[i]);
+                println!(
+                    "{words:?}: token {i} is {} and torch's {}, which leads by {lead}",
+                    ours[i], exact[i]
+                );
                 assert!(lead < 2e-3, "that is more than rounding");
             }
         }
@@ -55,7 +61,10 @@ fn greedy_tokens_are_those_of_other_engines() {
             None => println!("{words:?}: all 64 tokens are llama.cpp's"),
             Some(i) => {
                 let lead = leads[i].as_f64().unwrap();
-                println!("{words:?}: token {i} is {} and llama.cpp's {}, which leads by {lead} (its noise: {noise})", ours[i], theirs[i]);
+                println!(
+                    "{words:?}: token {i} is {} and llama.cpp's {}, which leads by {lead} (its noise: {noise})",
+                    ours[i], theirs[i]
+                );
                 assert!(lead < noise, "that is more than its 8-bit activations explain");
             }
         }
@@ -81,7 +90,9 @@ fn a_seed_reproduces_and_another_differs() {
 #[test]
 fn feeding_at_once_or_one_by_one_gives_the_same_logits() {
     let (model, text) = demo();
-    let prompt = text.encode("The quick brown fox jumps over the lazy dog, twice over 70 tokens of this demo text.").unwrap();
+    let prompt = text
+        .encode("The quick brown fox jumps over the lazy dog, twice over 70 tokens of this demo text.")
+        .unwrap();
     let mut at_once = model.session(200).unwrap();
     let expected = at_once.feed(&prompt).unwrap().to_f32_vec().unwrap();
     let mut single = model.session(200).unwrap();

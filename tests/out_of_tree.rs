@@ -12,5 +12,8 @@ fn an_outside_backend_crate_works() {
     let output = cargo.env("CARGO_TARGET_DIR", format!("{root}/target/out-of-tree")).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
-    assert!(out.matches("test result: ok. 2 passed").count() == 1 && out.contains("test result: ok. 1 passed"), "{out}\n{err}");
+    assert!(
+        out.matches("test result: ok. 2 passed").count() == 1 && out.contains("test result: ok. 1 passed"),
+        "{out}\n{err}"
+    );
 }

@@ -15,7 +15,12 @@ fn zeros(dtype: DType, shape: &[usize]) -> Tensor {
 }
 
 /// Runs `call` on the best kernel and on the reference, and compares within the type's rounding.
-fn same(dtype: DType, shape: &[usize], tolerance: f64, call: impl Fn(&mut Tensor, Option<Backend>) -> Result<()>) {
+fn same(
+    dtype: DType,
+    shape: &[usize],
+    tolerance: f64,
+    call: impl Fn(&mut Tensor, Option<Backend>) -> Result<()>,
+) {
     let (mut got, mut expected) = (zeros(dtype, shape), zeros(dtype, shape));
     call(&mut got, None).unwrap();
     call(&mut expected, Some(Backend::REFERENCE)).unwrap();
@@ -25,7 +30,10 @@ fn same(dtype: DType, shape: &[usize], tolerance: f64, call: impl Fn(&mut Tensor
         _ => 2f64.powi(-23),
     };
     for (i, (g, e)) in got.to_f64_vec().unwrap().iter().zip(expected.to_f64_vec().unwrap()).enumerate() {
-        assert!((g - e).abs() <= tolerance + (tolerance + 1.01 * ulp) * e.abs(), "element {i}: got {g}, expected {e}");
+        assert!(
+            (g - e).abs() <= tolerance + (tolerance + 1.01 * ulp) * e.abs(),
+            "element {i}: got {g}, expected {e}"
+        );
     }
 }
 

@@ -31,7 +31,8 @@ pub fn run(args: &Args) -> Outcome {
     if args.json {
         return output::json(&rows);
     }
-    let mut table = output::table(&["op", "case", "kernel", "threads", "median µs", "GB/s", "GFLOP/s", "of bandwidth"]);
+    let mut table =
+        output::table(&["op", "case", "kernel", "threads", "median µs", "GB/s", "GFLOP/s", "of roofline"]);
     for r in &rows {
         table.add_row([
             r.op.to_string(),
@@ -41,7 +42,7 @@ pub fn run(args: &Args) -> Outcome {
             format!("{:.2}", r.median_us),
             format!("{:.1}", r.gb_per_s),
             format!("{:.1}", r.gflop_per_s),
-            format!("{:.0} %", 100.0 * r.share_of_bandwidth),
+            format!("{:.0} %", 100.0 * r.share_of_roofline),
         ]);
     }
     output::print(&table.to_string())

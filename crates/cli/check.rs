@@ -20,13 +20,22 @@ pub struct Args {
 /// A filter from a command's options, and an error for names that nothing has.
 pub fn filter(op: &Option<String>, backend: &Option<String>) -> Result<Filter, Failure> {
     let registry = Registry::linked()?;
-    let filter = Filter { ops: op.clone(), backend: backend.as_ref().map(|b| Backend(intern(b))), ..Filter::default() };
+    let filter = Filter {
+        ops: op.clone(),
+        backend: backend.as_ref().map(|b| Backend(intern(b))),
+        ..Filter::default()
+    };
     if let Some(b) = filter.backend
         && !registry.backends().contains(&b)
     {
-        let near = nearest(b.0, registry.backends().iter().map(|b| b.0)).map(|n| format!("; did you mean \"{n}\"?"));
+        let near =
+            nearest(b.0, registry.backends().iter().map(|b| b.0)).map(|n| format!("; did you mean \"{n}\"?"));
         let off: Vec<_> = registry.features_off().iter().map(|f| f.0).collect();
-        let off = if off.is_empty() { String::new() } else { format!("\n  fix: it may come with a feature that is off: {off:?}") };
+        let off = if off.is_empty() {
+            String::new()
+        } else {
+            format!("\n  fix: it may come with a feature that is off: {off:?}")
+        };
         return Err(Failure::Error(format!(
             "no kernel of backend \"{b}\" is linked ({:?}){}{off}",
             registry.backends(),
@@ -65,7 +74,10 @@ pub fn run(args: &Args) -> Outcome {
         }
         let (cases, kernels) = (report.kernels.iter().map(|k| k.cases).sum::<usize>(), report.kernels.len());
         let failed: usize = report.kernels.iter().map(|k| k.failures.len()).sum();
-        output::print(&format!("{kernels} kernels, {cases} cases, {failed} failed, {} kernels not usable here", report.unusable.len()))?;
+        output::print(&format!(
+            "{kernels} kernels, {cases} cases, {failed} failed, {} kernels not usable here",
+            report.unusable.len()
+        ))?;
     }
     verdict.map_err(|text| {
         eprintln!("{text}");

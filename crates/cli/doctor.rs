@@ -135,8 +135,11 @@ fn diagnose(registry: &Registry, require: &[String]) -> Result<Diagnosis, Failur
         .collect();
     d.features_off = registry.features_off().iter().map(|f| f.0).collect();
     for op in require {
-        let errors: Vec<_> =
-            live.iter().map(|dev| Selector::new(registry, *dev).require(&[op])).filter_map(Result::err).collect();
+        let errors: Vec<_> = live
+            .iter()
+            .map(|dev| Selector::new(registry, *dev).require(&[op]))
+            .filter_map(Result::err)
+            .collect();
         if errors.len() == live.len() {
             d.faults.extend(errors.iter().map(|e| format!("required: {e}")));
         }
@@ -148,8 +151,10 @@ fn text(d: &Diagnosis) -> String {
     let mut out = vec![format!("link integrity: {}", d.integrity), "devices:".into()];
     let mib = |b: u64| format!("{} MiB", b >> 20);
     for x in &d.devices {
-        let caches: Vec<_> = x.caches_bytes.iter().filter(|c| **c > 0).map(|c| format!("{} KiB", c >> 10)).collect();
-        let caches = if caches.is_empty() { String::new() } else { format!(", caches {}", caches.join(" / ")) };
+        let caches: Vec<_> =
+            x.caches_bytes.iter().filter(|c| **c > 0).map(|c| format!("{} KiB", c >> 10)).collect();
+        let caches =
+            if caches.is_empty() { String::new() } else { format!(", caches {}", caches.join(" / ")) };
         out.push(format!("  {:8} {}, {} cores, {}{caches}", x.device, x.name, x.cores, mib(x.memory_bytes)));
         out.push(format!("           {}, driver {}", x.arch, x.driver));
     }
@@ -171,7 +176,11 @@ fn text(d: &Diagnosis) -> String {
         out.push("ops: every op has a usable kernel on every device".into());
     } else {
         out.push("ops without a usable kernel:".into());
-        out.extend(d.ops.iter().map(|o| format!("  {} on {}: {}", o.op, o.device, o.problem.replace('\n', "\n    "))));
+        out.extend(
+            d.ops
+                .iter()
+                .map(|o| format!("  {} on {}: {}", o.op, o.device, o.problem.replace('\n', "\n    "))),
+        );
     }
     for f in &d.faults {
         out.push(format!("fault: {f}"));

@@ -36,7 +36,9 @@ pub fn run(args: &Args) -> Outcome {
     let registry = Registry::linked()?;
     let platform = match &args.platform {
         Some(text) => Platform::described(text).ok_or_else(|| {
-            Failure::Error(format!("\"{text}\" is not a platform; write portable, avx2, avx512, sm_90 or gfx942"))
+            Failure::Error(format!(
+                "\"{text}\" is not a platform; write portable, avx2, avx512, sm_90 or gfx942"
+            ))
         })?,
         None => registry.device(&args.device)?.platform().clone(),
     };

@@ -110,7 +110,13 @@ fn text_from<R: Read + Seek>(mut file: Gguf<R>, how: &How) -> Outcome {
     let request = Request {
         prompt: &prompt,
         max_tokens: how.max_tokens,
-        draw: Draw { temperature: how.temperature, top_k: how.top_k, top_p: how.top_p, min_p: how.min_p, seed: how.seed },
+        draw: Draw {
+            temperature: how.temperature,
+            top_k: how.top_k,
+            top_p: how.top_p,
+            min_p: how.min_p,
+            seed: how.seed,
+        },
         stop: if how.ignore_eos { &[] } else { &eos },
         context: how.context.unwrap_or(usize::MAX),
     };
@@ -141,7 +147,8 @@ fn text_from<R: Read + Seek>(mut file: Gguf<R>, how: &How) -> Outcome {
     }
     if let Some(path) = &how.trace {
         let fail = |e| Failure::Error(format!("cannot write the trace to {}: {e}", path.display()));
-        std::fs::write(path, records.iter().map(|r| format!("{}\n", record_json(r))).collect::<String>()).map_err(fail)?;
+        std::fs::write(path, records.iter().map(|r| format!("{}\n", record_json(r))).collect::<String>())
+            .map_err(fail)?;
     }
     finish(how, &text, &result, &records)
 }

@@ -52,26 +52,30 @@ pub fn run(args: &Args) -> Outcome {
         && !backends.iter().any(|b| b.0 == name)
     {
         let near = nearest(name, backends.iter().map(|b| b.0)).map(|n| format!("; did you mean \"{n}\"?"));
-        return Err(Failure::Error(format!("no kernel of backend \"{name}\" is linked ({backends:?}){}", near.unwrap_or_default())));
+        return Err(Failure::Error(format!(
+            "no kernel of backend \"{name}\" is linked ({backends:?}){}",
+            near.unwrap_or_default()
+        )));
     }
     let mut rows: Vec<Row> = Vec::new();
     for op in registry.ops().filter(|o| args.op.as_ref().is_none_or(|g| glob(g, o.name))) {
         let mine = registry.specs().filter(|s| s.op == op.name);
-        let kernels = mine.filter(|s| args.backend.as_ref().is_none_or(|b| s.backend.0 == b)).map(|s| KernelRow {
-            id: s.id(),
-            backend: s.backend.0,
-            variant: s.variant,
-            requires: match s.requires {
-                [] => vec![s.manifest.driver.kind().0.to_string()],
-                some => some.iter().map(|r| r.to_string()).collect(),
-            },
-            dtypes: s.formats.dtypes.iter().map(|d| d.name()).collect(),
-            weights: s.formats.weights.iter().map(|d| d.name()).collect(),
-            priority: s.priority,
-            experimental: s.experimental,
-            deterministic: s.deterministic,
-            origin: s.origin.to_string(),
-        });
+        let kernels =
+            mine.filter(|s| args.backend.as_ref().is_none_or(|b| s.backend.0 == b)).map(|s| KernelRow {
+                id: s.id(),
+                backend: s.backend.0,
+                variant: s.variant,
+                requires: match s.requires {
+                    [] => vec![s.manifest.driver.kind().0.to_string()],
+                    some => some.iter().map(|r| r.to_string()).collect(),
+                },
+                dtypes: s.formats.dtypes.iter().map(|d| d.name()).collect(),
+                weights: s.formats.weights.iter().map(|d| d.name()).collect(),
+                priority: s.priority,
+                experimental: s.experimental,
+                deterministic: s.deterministic,
+                origin: s.origin.to_string(),
+            });
         rows.push(Row { op: op.name, summary: op.summary.trim(), kernels: kernels.collect() });
     }
     if rows.is_empty() {
@@ -85,13 +89,15 @@ pub fn run(args: &Args) -> Outcome {
     if args.kernels {
         let mut table = output::table(&["kernel", "requires", "takes", "declared"]);
         for k in rows.iter().flat_map(|r| &r.kernels) {
-            let weights = if k.weights.is_empty() { String::new() } else { format!(" with {}", k.weights.join(" ")) };
+            let weights =
+                if k.weights.is_empty() { String::new() } else { format!(" with {}", k.weights.join(" ")) };
             let takes = format!("{}{weights}", k.dtypes.join(" "));
             table.add_row([k.id.as_str(), &k.requires.join(" or "), &takes, &k.origin]);
         }
         return output::print(&table.to_string());
     }
-    let shown: Vec<Backend> = backends.into_iter().filter(|b| args.backend.as_ref().is_none_or(|n| b.0 == n)).collect();
+    let shown: Vec<Backend> =
+        backends.into_iter().filter(|b| args.backend.as_ref().is_none_or(|n| b.0 == n)).collect();
     let cell = |row: &Row, backend: &Backend| {
         let mine: Vec<_> = row.kernels.iter().filter(|k| k.backend == backend.0).map(|k| k.variant).collect();
         match mine.as_slice() {
@@ -106,14 +112,17 @@ pub fn run(args: &Args) -> Outcome {
     };
     if args.markdown {
         let names: Vec<_> = shown.iter().map(|b| format!(" {b} |")).collect();
-        let mut text = format!("| op | what it does |{}\n|---|---|{}", names.concat(), "---|".repeat(shown.len()));
+        let mut text =
+            format!("| op | what it does |{}\n|---|---|{}", names.concat(), "---|".repeat(shown.len()));
         for row in &rows {
             let cells: Vec<_> = shown.iter().map(|b| format!(" {} |", cell(row, b))).collect();
-            let _ = write!(text, "\n| `{}` | {} |{}", row.op, row.summary.trim_end_matches('.'), cells.concat());
+            let _ =
+                write!(text, "\n| `{}` | {} |{}", row.op, row.summary.trim_end_matches('.'), cells.concat());
         }
         return output::print(&text);
     }
-    let mut table = output::table(&[&["op"], shown.iter().map(|b| b.0).collect::<Vec<_>>().as_slice()].concat());
+    let mut table =
+        output::table(&[&["op"], shown.iter().map(|b| b.0).collect::<Vec<_>>().as_slice()].concat());
     for row in &rows {
         let mut cells = vec![row.op.to_string()];
         cells.extend(shown.iter().map(|b| cell(row, b)));

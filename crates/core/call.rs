@@ -9,21 +9,21 @@ use crate::op::{Checked, Kernel, Op, is_reference};
 use crate::policy::Level;
 use crate::registry::Registry;
 use crate::select;
-use crate::spec::{Key, KernelSpec};
+use crate::spec::{KernelSpec, Key};
 use crate::trace;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts changes of the process's policy. In a slot it takes 24 bits; at their end it stays, and calls
+/// Counts changes of the process's policy. In a slot it takes 20 bits; at their end it stays, and calls
 /// resolve anew each time rather than trust a stale slot.
 static EPOCH: AtomicU64 = AtomicU64::new(1);
-const EPOCH_END: u64 = (1 << 24) - 1;
+const EPOCH_END: u64 = (1 << 20) - 1;
 
 pub(crate) fn bump_epoch() {
     let _ = EPOCH.fetch_update(Ordering::AcqRel, Ordering::Acquire, |e| (e < EPOCH_END).then_some(e + 1));
 }
 
-/// An op's decisions: `epoch << 40 | device slot << 34 | key << 12 | kernel` in each slot, addressed by a
+/// An op's decisions: `epoch << 44 | device slot << 38 | key << 12 | kernel` in each slot, addressed by a
 /// hash of device and key and compared exactly, so that one load decides.
 pub struct OpState<O: Op> {
     slots: [AtomicU64; SLOTS],
@@ -41,10 +41,10 @@ impl<O: Op> OpState<O> {
     }
 }
 
-/// Device slot and key in 28 bits.
+/// Device slot and key in 32 bits.
 #[inline]
 pub(crate) fn place(device: Device, key: Key) -> u64 {
-    u64::from(device.slot()) << 22 | key.pack()
+    u64::from(device.slot()) << 26 | key.pack()
 }
 
 /// A slot that holds another decision or none, and what it should hold.
@@ -59,7 +59,7 @@ struct Slot<'s> {
 fn cached<O: Op>(place: u64) -> Result<&'static Kernel<O>, Slot<'static>> {
     let state = O::state();
     let epoch = EPOCH.load(Ordering::Acquire);
-    let want = epoch << 40 | place << KERNEL_BITS;
+    let want = epoch << 44 | place << KERNEL_BITS;
     let slot = &state.slots[(place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize];
     let have = slot.load(Ordering::Acquire);
     match state.table.get() {
@@ -120,11 +120,13 @@ impl<O: Op> Selected<O> {
                     return Err(BuildError::BackendNotLinked {
                         package: record.info.origin.package.into(),
                         detail: format!("op \"{}\" is without its reference kernel", O::NAME),
-                        fix: "keep the object file with the registration: no stripped constructor section".into(),
+                        fix: "keep the object file with the registration: no stripped constructor section"
+                            .into(),
                     }
                     .into());
                 }
-                let typed: Option<Vec<_>> = record.kernels.iter().map(|k| k.as_any().downcast_ref()).collect();
+                let typed: Option<Vec<_>> =
+                    record.kernels.iter().map(|k| k.as_any().downcast_ref()).collect();
                 let typed = typed.ok_or_else(|| BuildError::InvalidSpec {
                     id: O::NAME.into(),
                     origin: record.info.origin.to_string(),
@@ -215,7 +217,11 @@ unsafe fn run<O: Op>(kernel: &'static Kernel<O>, checked: &mut Checked<'_, O>, l
 /// # Safety
 /// As for [`run`].
 #[inline(never)]
-unsafe fn run_with_extras<O: Op>(kernel: &'static Kernel<O>, checked: &Checked<'_, O>, level: Level) -> Result<()> {
+unsafe fn run_with_extras<O: Op>(
+    kernel: &'static Kernel<O>,
+    checked: &Checked<'_, O>,
+    level: Level,
+) -> Result<()> {
     let device = checked.device;
     if trace::recording() {
         trace::record(kernel, device, checked, level);

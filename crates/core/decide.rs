@@ -6,7 +6,7 @@ use crate::op::{AnyKernel, is_reference};
 use crate::platform::Platform;
 use crate::policy::{Level, Policy};
 use crate::reason::Reason;
-use crate::spec::{Key, KernelSpec};
+use crate::spec::{KernelSpec, Key};
 use std::cmp::Reverse;
 use std::fmt;
 
@@ -52,7 +52,13 @@ pub(crate) fn reasons_against(
         go_on = sink(Reason::NonDeterministic);
     }
     let Some(key) = key.filter(|_| go_on) else { return };
-    if let Err(reason) = spec.formats.accept(key) {
+    // A packed weight belongs to one kernel.
+    if let Some(owner) = key.packed.kernel()
+        && (spec.prepack.is_none() || spec.id() != owner)
+    {
+        go_on = sink(Reason::Layout { detail: format!("the weight is packed for {owner}") });
+    }
+    if go_on && let Err(reason) = spec.formats.accept(key) {
         go_on = sink(reason);
     }
     if let (true, Some(gate)) = (go_on, spec.gate)
@@ -75,7 +81,13 @@ pub(crate) fn usable(spec: &KernelSpec, platform: &Platform, key: Option<&Key>, 
 
 /// The order of preference: `reference` last, then priority, then the narrower requirement, then name.
 pub(crate) fn rank(spec: &KernelSpec) -> impl Ord + use<> {
-    (is_reference(spec.backend), Reverse(spec.priority), Reverse(spec.specificity()), spec.backend, spec.variant)
+    (
+        is_reference(spec.backend),
+        Reverse(spec.priority),
+        Reverse(spec.specificity()),
+        spec.backend,
+        spec.variant,
+    )
 }
 
 /// One candidate of a decision.

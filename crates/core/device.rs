@@ -137,7 +137,8 @@ impl Device {
     /// Those of earlier asynchronous work.
     pub fn synchronize(&self) -> Result<(), crate::Error> {
         self.0.driver.synchronize(self.id().index).map_err(|detail| {
-            crate::error::RunError::LaunchFailed { kernel: "(queued work)".into(), device: self.id(), detail }.into()
+            crate::error::RunError::LaunchFailed { kernel: "(queued work)".into(), device: self.id(), detail }
+                .into()
         })
     }
 

@@ -168,7 +168,9 @@ pub enum SelectError {
         decision: Box<Decision>,
     },
     /// Several backends can run, and the strict form was asked to choose one.
-    #[error("op \"{op}\" has several usable backends on device \"{device}\": {usable:?}\n  fix: name one, or use the ranked form")]
+    #[error(
+        "op \"{op}\" has several usable backends on device \"{device}\": {usable:?}\n  fix: name one, or use the ranked form"
+    )]
     Ambiguous {
         /// The op.
         op: String,
@@ -208,7 +210,9 @@ pub enum CallError {
         detail: String,
     },
     /// An element type that the op does not have.
-    #[error("{op}: \"{tensor}\" is {have}, the op takes {takes} there\n  fix: convert it, or check which tensor you passed")]
+    #[error(
+        "{op}: \"{tensor}\" is {have}, the op takes {takes} there\n  fix: convert it, or check which tensor you passed"
+    )]
     DTypeUnsupported {
         /// The op.
         op: &'static str,
@@ -220,7 +224,9 @@ pub enum CallError {
         takes: String,
     },
     /// Strides that no kernel takes.
-    #[error("{op}: \"{tensor}\" has {layout}; the last dimension's stride must be 1{detail}\n  fix: pass a contiguous copy")]
+    #[error(
+        "{op}: \"{tensor}\" has {layout}; the last dimension's stride must be 1{detail}\n  fix: pass a contiguous copy"
+    )]
     NotContiguous {
         /// The op.
         op: &'static str,
@@ -232,7 +238,9 @@ pub enum CallError {
         detail: &'static str,
     },
     /// An output whose elements overlap.
-    #[error("{op}: output \"{tensor}\" overlaps itself or an input ({layout})\n  fix: give the output memory of its own")]
+    #[error(
+        "{op}: output \"{tensor}\" overlaps itself or an input ({layout})\n  fix: give the output memory of its own"
+    )]
     Aliased {
         /// The op.
         op: &'static str,
@@ -242,7 +250,9 @@ pub enum CallError {
         layout: String,
     },
     /// A parameter outside its range, or an index found in a tensor that is.
-    #[error("{op} on {device}: {what} is {value}, outside {range}\n  fix: check where that value comes from; elements that it selects were skipped")]
+    #[error(
+        "{op} on {device}: {what} is {value}, outside {range}\n  fix: check where that value comes from; elements that it selects were skipped"
+    )]
     OutOfRange {
         /// The op.
         op: &'static str,
@@ -256,7 +266,9 @@ pub enum CallError {
         range: String,
     },
     /// A row whose values must be numbers, and are not.
-    #[error("{op} on {device}: row {row} holds NaN (or only infinities that leave no choice)\n  fix: look for the op before it that made the NaN; `--trace` shows what ran")]
+    #[error(
+        "{op} on {device}: row {row} holds NaN (or only infinities that leave no choice)\n  fix: look for the op before it that made the NaN; `--trace` shows what ran"
+    )]
     NotANumber {
         /// The op.
         op: &'static str,
@@ -266,7 +278,9 @@ pub enum CallError {
         row: usize,
     },
     /// Tensors of two devices in one call.
-    #[error("{op}: \"{first}\" is on {device}, \"{second}\" is on {other}\n  fix: move one of them with `to_device`; nothing is moved implicitly")]
+    #[error(
+        "{op}: \"{first}\" is on {device}, \"{second}\" is on {other}\n  fix: move one of them with `to_device`; nothing is moved implicitly"
+    )]
     DeviceMismatch {
         /// The op.
         op: &'static str,
@@ -280,7 +294,9 @@ pub enum CallError {
         other: DeviceId,
     },
     /// Arguments handed to a kernel that was selected for others.
-    #[error("kernel \"{kernel}\" was selected for {selected}; these arguments are {given}\n  fix: select again for them")]
+    #[error(
+        "kernel \"{kernel}\" was selected for {selected}; these arguments are {given}\n  fix: select again for them"
+    )]
     WrongSelection {
         /// The kernel.
         kernel: String,

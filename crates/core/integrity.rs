@@ -18,7 +18,9 @@ pub(crate) fn crates(
         if !manifests.iter().any(|m| m.package == *package) {
             return Err(BuildError::BackendNotLinked {
                 package: (*package).into(),
-                detail: format!("the feature \"{feature}\" is on, and the crate's manifest is not in the binary"),
+                detail: format!(
+                    "the feature \"{feature}\" is on, and the crate's manifest is not in the binary"
+                ),
                 fix: format!("name the crate in code: `use {} as _;`", package.replace('-', "_")),
             });
         }
@@ -90,7 +92,9 @@ pub(crate) fn replace(kernels: &mut Vec<&'static dyn AnyKernel>) -> Result<(), B
 pub(crate) fn spec(spec: &KernelSpec, op: Option<usize>) -> Result<usize, BuildError> {
     let detail = if op.is_none() {
         format!("its op \"{}\" is not registered", spec.op)
-    } else if spec.backend.0.is_empty() || spec.backend.0.contains(|c: char| c.is_whitespace() || "=,*".contains(c)) {
+    } else if spec.backend.0.is_empty()
+        || spec.backend.0.contains(|c: char| c.is_whitespace() || "=,*".contains(c))
+    {
         format!("{:?} cannot be a backend's name", spec.backend.0)
     } else if spec.formats.dtypes.is_empty() {
         "it takes no element type".into()

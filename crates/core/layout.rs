@@ -87,8 +87,13 @@ impl Layout {
 
     /// Whether no two indices share an element (sufficient test: sorted by stride, dimensions nest).
     pub fn is_injective(&self) -> bool {
-        let mut dims: Vec<(usize, usize)> =
-            self.strides().iter().copied().zip(self.shape().iter().copied()).filter(|(_, d)| *d > 1).collect();
+        let mut dims: Vec<(usize, usize)> = self
+            .strides()
+            .iter()
+            .copied()
+            .zip(self.shape().iter().copied())
+            .filter(|(_, d)| *d > 1)
+            .collect();
         dims.sort_unstable();
         let mut reach = 0usize;
         dims.iter().all(|(stride, dim)| {

@@ -62,7 +62,8 @@ impl DeviceId {
     /// Reads `cpu`, `cuda` (index 0) or `cuda:1`.
     pub fn parse(text: &str) -> Option<DeviceId> {
         let (kind, index) = text.split_once(':').unwrap_or((text, "0"));
-        let valid = !kind.is_empty() && kind.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        let valid =
+            !kind.is_empty() && kind.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         valid.then_some(())?;
         Some(DeviceId { kind: DeviceKind(intern(kind)), index: index.parse().ok()? })
     }

@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::error::{CallError, Error, RunError};
 use crate::layout::Layout;
 use crate::names::Backend;
-use crate::spec::{Key, KernelSpec, Origin};
+use crate::spec::{KernelSpec, Key, Origin};
 use std::any::Any;
 use std::sync::atomic::AtomicU64;
 

@@ -35,8 +35,11 @@ impl CpuFeatures {
     /// The AVX2 tier: AVX2, FMA, F16C.
     pub const AVX2_TIER: CpuFeatures = Self::AVX2.union(Self::FMA).union(Self::F16C);
     /// The AVX-512 tier: F, BW, DQ and VL on top of the AVX2 tier.
-    pub const AVX512_TIER: CpuFeatures =
-        Self::AVX2_TIER.union(Self::AVX512F).union(Self::AVX512BW).union(Self::AVX512DQ).union(Self::AVX512VL);
+    pub const AVX512_TIER: CpuFeatures = Self::AVX2_TIER
+        .union(Self::AVX512F)
+        .union(Self::AVX512BW)
+        .union(Self::AVX512DQ)
+        .union(Self::AVX512VL);
 
     /// Both sets together.
     pub const fn union(self, other: CpuFeatures) -> CpuFeatures {
@@ -77,15 +80,18 @@ impl CpuFeatures {
                 "portable" => CpuFeatures::NONE,
                 "avx2" => left.intersection(Self::AVX2_TIER),
                 "avx512" => left.intersection(Self::AVX512_TIER),
-                _ => match word.strip_prefix('-').and_then(|n| Self::NAMES.iter().find(|(_, name)| *name == n)) {
-                    Some((feature, _)) => left.without(*feature),
-                    None => {
-                        return Err(format!(
-                            "{word:?} is not a tier (portable, avx2, avx512) nor \"-\" and one of: {}",
-                            Self::NAMES.iter().map(|n| n.1).collect::<Vec<_>>().join(", ")
-                        ));
+                _ => {
+                    match word.strip_prefix('-').and_then(|n| Self::NAMES.iter().find(|(_, name)| *name == n))
+                    {
+                        Some((feature, _)) => left.without(*feature),
+                        None => {
+                            return Err(format!(
+                                "{word:?} is not a tier (portable, avx2, avx512) nor \"-\" and one of: {}",
+                                Self::NAMES.iter().map(|n| n.1).collect::<Vec<_>>().join(", ")
+                            ));
+                        }
                     }
-                },
+                }
             };
         }
         Ok(left)

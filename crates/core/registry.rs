@@ -78,7 +78,11 @@ impl Registry {
         let linked = LINKED.get_or_init(|| {
             let registry = Registry::build(Parts::linked()).map_err(Startup::Build)?;
             registry.read_environment().map_err(Startup::Config)?;
-            tracing::debug!(ops = registry.ops.len(), manifests = registry.manifests.len(), "kernel registry built");
+            tracing::debug!(
+                ops = registry.ops.len(),
+                manifests = registry.manifests.len(),
+                "kernel registry built"
+            );
             Ok(registry)
         });
         linked.as_ref().map_err(|e| match e.clone() {
@@ -113,12 +117,18 @@ impl Registry {
             ops[integrity::spec(spec, at)?].kernels.push(kernel);
         }
         for op in &mut ops {
-            op.kernels.sort_by_cached_key(|k| (rank(k.spec()), k.spec().formats, k.spec().origin.file, k.spec().origin.line));
+            op.kernels.sort_by_cached_key(|k| {
+                (rank(k.spec()), k.spec().formats, k.spec().origin.file, k.spec().origin.line)
+            });
             integrity::duplicates(&op.kernels)?;
             if op.kernels.len() >= MAX_KERNELS_OF_OP {
                 let spec = op.kernels[0].spec();
                 let detail = format!("{} kernels for one op; at most {MAX_KERNELS_OF_OP}", op.kernels.len());
-                return Err(BuildError::InvalidSpec { id: spec.id(), origin: spec.origin.to_string(), detail });
+                return Err(BuildError::InvalidSpec {
+                    id: spec.id(),
+                    origin: spec.origin.to_string(),
+                    detail,
+                });
             }
         }
         Ok(Registry { ops, by_name, manifests, features, policy: RwLock::default() })
@@ -199,13 +209,18 @@ impl Registry {
     pub fn device(&self, name: &str) -> Result<Device, Error> {
         let id = DeviceId::parse(name).ok_or_else(|| ConfigError::Invalid {
             name: "device",
-            detail: format!("{name:?} is not a device; write a kind and an index, as in \"cpu\" or \"cuda:0\""),
+            detail: format!(
+                "{name:?} is not a device; write a kind and an index, as in \"cpu\" or \"cuda:0\""
+            ),
         })?;
-        let fail = |why: String, fix: String| SelectError::DeviceUnavailable { device: id.to_string(), why, fix };
-        let mut answers = self.drivers().into_iter().filter(|d| d.kind() == id.kind).map(Device::of_driver).peekable();
+        let fail =
+            |why: String, fix: String| SelectError::DeviceUnavailable { device: id.to_string(), why, fix };
+        let mut answers =
+            self.drivers().into_iter().filter(|d| d.kind() == id.kind).map(Device::of_driver).peekable();
         if answers.peek().is_none() {
             let fix = feature_for(id.kind, &self.features_off());
-            let fix = fix.unwrap_or_else(|| "link a crate that brings its driver (`use kernels_foo as _;`)".into());
+            let fix =
+                fix.unwrap_or_else(|| "link a crate that brings its driver (`use kernels_foo as _;`)".into());
             return Err(fail(format!("no linked crate serves \"{}\" devices", id.kind), fix).into());
         }
         let mut worst = None;

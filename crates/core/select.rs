@@ -1,16 +1,19 @@
 //! The selector: registry and device to one kernel, or an error with every candidate's reason.
 
 use crate::call::Selected;
+use crate::ctx::Ctx;
 use crate::decide::{self, Decision, usable};
 use crate::device::Device;
 use crate::error::{Error, Result, SelectError};
 use crate::names::Backend;
 use crate::op::{AnyKernel, Op, is_reference};
+use crate::packed::{Packed, PackedFor};
 use crate::platform::Platform;
 use crate::policy::{Level, Mode, Policy};
 use crate::reason::Reason;
 use crate::registry::{OpRecord, Registry};
-use crate::spec::{Key, KernelSpec};
+use crate::spec::{KernelSpec, Key};
+use crate::view::View;
 
 /// Selects for one live device, out of one registry.
 #[derive(Clone, Copy)]
@@ -112,6 +115,24 @@ impl<'r> Selector<'r> {
         self.registry.explain(op, self.device.platform(), key, call)
     }
 
+    /// Puts a weight into the own layout of the kernel that calls of class `key` would run, ahead of those
+    /// calls. `None` where that kernel takes the weight as it is.
+    ///
+    /// # Errors
+    /// No usable kernel, or no memory.
+    pub fn prepack(&self, op: &str, key: &Key, weight: &View<'_>) -> Result<Option<Packed>> {
+        let record = self.registry.record(op)?;
+        let policy = self.registry.policy();
+        let (at, _) = ranked(self.registry, record, self.device.platform(), Some(key), &policy, None)?;
+        let spec = record.kernels[at].spec();
+        let (Some(prepack), Some(owner)) = (spec.prepack, PackedFor::register(&spec.id())) else {
+            return Ok(None);
+        };
+        // SAFETY: the selection proves that the kernel's requirements hold on this device.
+        let data = unsafe { prepack(&Ctx::bare(self.device), weight)? };
+        Ok(Some(Packed::new(data, weight.dtype(), *weight.layout(), owner)))
+    }
+
     /// Start-up check: every op of `ops` has a usable kernel here for some call.
     ///
     /// # Errors
@@ -132,7 +153,8 @@ impl<'r> Selector<'r> {
 
     fn ambiguous(&self, record: &OpRecord, policy: &Policy) -> SelectError {
         let specs = record.kernels.iter().map(|k| k.spec());
-        let able = specs.filter(|s| !is_reference(s.backend) && usable(s, self.device.platform(), None, policy));
+        let able =
+            specs.filter(|s| !is_reference(s.backend) && usable(s, self.device.platform(), None, policy));
         let mut backends: Vec<_> = able.map(|s| s.backend).collect();
         backends.sort();
         backends.dedup();
@@ -205,7 +227,10 @@ fn pinned(
     call: Option<Backend>,
 ) -> Result<Option<(usize, Level)>> {
     if let Some(backend) = call {
-        return Ok(Some((named(registry, record, platform, key, policy, backend, Level::Call)?, Level::Call)));
+        return Ok(Some((
+            named(registry, record, platform, key, policy, backend, Level::Call)?,
+            Level::Call,
+        )));
     }
     let Some(rule) = policy.rule(record.info.name) else { return Ok(None) };
     match named(registry, record, platform, key, policy, rule.backend, Level::Process) {

@@ -1,10 +1,14 @@
 //! The kernel spec: what a kernel is, needs and takes.
 
+use crate::ctx::Ctx;
 use crate::dtype::{DType, DTypeSet};
 use crate::manifest::Manifest;
 use crate::names::{Backend, DeviceKind};
+use crate::packed::PackedFor;
 use crate::reason::Reason;
 use crate::requirement::Requirement;
+use crate::tensor::Tensor;
+use crate::view::View;
 use std::fmt;
 
 /// Everything about a kernel but its function. Written beside the function by [`crate::kernel!`].
@@ -28,6 +32,9 @@ pub struct KernelSpec {
     pub deterministic: bool,
     /// A pure function of the key: whether the kernel takes such calls, in the gate's words if not.
     pub gate: Option<fn(&Key) -> Result<(), Reason>>,
+    /// Puts a weight into the kernel's own layout, as a tensor of bytes on the weight's device; see
+    /// [`Packed`](crate::Packed). Unsafe as the kernel's function is.
+    pub prepack: Option<Prepack>,
     /// The id of a kernel that this one replaces; without it, two kernels for one place are an error.
     pub replaces: Option<&'static str>,
     /// The crate that brings it.
@@ -35,6 +42,9 @@ pub struct KernelSpec {
     /// Where it is declared.
     pub origin: Origin,
 }
+
+/// A kernel's packing function.
+pub type Prepack = unsafe fn(&Ctx, &View<'_>) -> Result<Tensor, crate::Error>;
 
 /// Where something was declared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -122,6 +132,8 @@ pub struct Key {
     /// The one number of the shape that kernels of this op may depend on (the op's contract says which:
     /// head_dim, or rows), saturated at [`Key::MAX_FACT`].
     pub fact: u16,
+    /// For which kernel the weight is packed.
+    pub packed: PackedFor,
 }
 
 impl Key {
@@ -130,7 +142,7 @@ impl Key {
 
     /// One type, no shape fact.
     pub fn of(dtype: DType) -> Key {
-        Key { dtype, weight: dtype, fact: 0 }
+        Key { dtype, weight: dtype, fact: 0, packed: PackedFor::NOBODY }
     }
 
     /// With a second type.
@@ -143,10 +155,15 @@ impl Key {
         Key { fact: fact.min(Key::MAX_FACT as usize) as u16, ..self }
     }
 
-    /// 22 bits that say all of it.
+    /// With the weight's packing.
+    pub fn with_packed(self, packed: PackedFor) -> Key {
+        Key { packed, ..self }
+    }
+
+    /// 26 bits that say all of it.
     #[inline]
     pub(crate) fn pack(self) -> u64 {
-        (self.dtype as u64) << 17 | (self.weight as u64) << 12 | self.fact as u64
+        self.packed.bits() << 22 | (self.dtype as u64) << 17 | (self.weight as u64) << 12 | self.fact as u64
     }
 }
 
@@ -158,6 +175,9 @@ impl fmt::Display for Key {
         }
         if self.fact > 0 {
             write!(f, ", shape fact {}", self.fact)?;
+        }
+        if let Some(kernel) = self.packed.kernel() {
+            write!(f, ", weight packed for {kernel}")?;
         }
         Ok(())
     }
@@ -176,6 +196,7 @@ impl KernelSpec {
             experimental: false,
             deterministic: true,
             gate: None,
+            prepack: None,
             replaces: None,
             manifest,
             origin,

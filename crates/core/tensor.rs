@@ -37,11 +37,14 @@ impl Tensor {
 
     fn allocate(dtype: DType, shape: &[usize], device: Device, zeroed: bool) -> Result<Tensor, Error> {
         let fail = |detail: String| RunError::OutOfMemory { device: device.id(), detail };
-        let layout = Layout::contiguous(shape).ok_or_else(|| fail(format!("shape {shape:?} is too large")))?;
+        let layout =
+            Layout::contiguous(shape).ok_or_else(|| fail(format!("shape {shape:?} is too large")))?;
         let cut = shape.last().is_some_and(|c| c % dtype.block_len() != 0);
         if cut || (shape.is_empty() && dtype.is_quantised()) {
             let block = dtype.block_len();
-            return Err(fail(format!("rows of {shape:?} are not whole {dtype} blocks of {block} elements")).into());
+            return Err(
+                fail(format!("rows of {shape:?} are not whole {dtype} blocks of {block} elements")).into()
+            );
         }
         let bytes = layout.elements() / dtype.block_len() * dtype.block_bytes();
         let ptr = device.driver().alloc(device.id().index, bytes, zeroed).map_err(fail)?;
@@ -71,8 +74,12 @@ impl Tensor {
     /// A host tensor of f32 values, rounded to `dtype` (f32, f16 or bf16).
     pub fn from_f32(data: &[f32], dtype: DType, shape: &[usize]) -> Result<Tensor, Error> {
         match dtype {
-            DType::F16 => Tensor::from_slice(&data.iter().map(|x| f16::from_f32(*x)).collect::<Vec<_>>(), shape),
-            DType::BF16 => Tensor::from_slice(&data.iter().map(|x| bf16::from_f32(*x)).collect::<Vec<_>>(), shape),
+            DType::F16 => {
+                Tensor::from_slice(&data.iter().map(|x| f16::from_f32(*x)).collect::<Vec<_>>(), shape)
+            }
+            DType::BF16 => {
+                Tensor::from_slice(&data.iter().map(|x| bf16::from_f32(*x)).collect::<Vec<_>>(), shape)
+            }
             DType::F32 => Tensor::from_slice(data, shape),
             other => {
                 let detail = format!("from_f32 makes f32, f16 or bf16, not {other}");
@@ -158,7 +165,6 @@ impl Tensor {
         unsafe { ViewMut::from_raw(self.ptr, self.dtype, self.layout, self.device) }
     }
 }
-
 
 impl Drop for Tensor {
     fn drop(&mut self) {

@@ -66,7 +66,9 @@ pub(crate) fn recording() -> bool {
 #[cold]
 pub(crate) fn record<O: Op>(kernel: &Kernel<O>, device: Device, checked: &Checked<'_, O>, level: Level) {
     let mut tensors = Vec::new();
-    O::tensors(&checked.args, &mut |name, dtype, layout, _| tensors.push((name, dtype, layout.shape().to_vec())));
+    O::tensors(&checked.args, &mut |name, dtype, layout, _| {
+        tensors.push((name, dtype, layout.shape().to_vec()))
+    });
     // A cached ranked selection does not carry who decided; the policy still says.
     let level = match level {
         Level::Default => crate::Registry::linked()

@@ -6,6 +6,7 @@
 use crate::device::Device;
 use crate::dtype::{DType, Element};
 use crate::layout::{Layout, Rows};
+use crate::packed::PackedFor;
 use std::marker::PhantomData;
 
 /// A tensor to read.
@@ -27,6 +28,7 @@ struct Raw {
     dtype: DType,
     layout: Layout,
     device: Device,
+    packed: PackedFor,
 }
 
 // SAFETY: a View is a shared borrow of plain elements, as &[u8] is.
@@ -62,6 +64,10 @@ macro_rules! common_accessors {
             pub fn stride(&self, axis: usize) -> usize {
                 self.raw.layout.strides()[axis]
             }
+            /// For which kernel the elements are packed; a plain tensor for nobody.
+            pub fn packed(&self) -> PackedFor {
+                self.raw.packed
+            }
             /// Where the elements live.
             pub fn device(&self) -> Device {
                 self.raw.device
@@ -79,7 +85,7 @@ macro_rules! common_accessors {
             pub fn narrow(self, axis: usize, start: usize, len: usize) -> Option<$view<'a>> {
                 let layout = self.raw.layout;
                 let end = start.checked_add(len)?;
-                if axis >= layout.rank() || end > layout.shape()[axis] {
+                if axis >= layout.rank() || end > layout.shape()[axis] || self.packed() != PackedFor::NOBODY {
                     return None;
                 }
                 let (blk, offset) = (self.raw.dtype.block_len(), start * layout.strides()[axis]);
@@ -100,14 +106,17 @@ macro_rules! common_accessors {
             pub fn reshape(self, shape: &[usize]) -> Option<$view<'a>> {
                 let layout = Layout::contiguous(shape)?;
                 let mine = Layout::contiguous(self.shape())?;
-                let same = self.raw.layout.elements() == layout.elements();
-                (same && mine == self.raw.layout).then_some($view { raw: Raw { layout, ..self.raw }, borrow: PhantomData })
+                let same =
+                    self.raw.layout.elements() == layout.elements() && self.packed() == PackedFor::NOBODY;
+                (same && mine == self.raw.layout)
+                    .then_some($view { raw: Raw { layout, ..self.raw }, borrow: PhantomData })
             }
             /// A dimension split in two, `inner` its second part: `[tokens, heads * d]` as
             /// `[tokens, heads, d]`, whatever the row stride.
             pub fn split_dim(self, axis: usize, inner: usize) -> Option<$view<'a>> {
                 let l = self.raw.layout;
-                if axis >= l.rank() || inner == 0 || l.shape()[axis] % inner != 0 {
+                let packed = self.packed() != PackedFor::NOBODY;
+                if axis >= l.rank() || inner == 0 || l.shape()[axis] % inner != 0 || packed {
                     return None;
                 }
                 let (mut shape, mut strides) = (l.shape().to_vec(), l.strides().to_vec());
@@ -136,7 +145,24 @@ impl<'a> View<'a> {
     /// For `'a`, `ptr` is valid for reads of the layout's span of initialised `dtype` elements on
     /// `device`, aligned to `dtype.align()`, and nobody writes them.
     pub unsafe fn from_raw(ptr: *const u8, dtype: DType, layout: Layout, device: Device) -> View<'a> {
-        View { raw: Raw { ptr: ptr.cast_mut(), dtype, layout, device }, borrow: PhantomData }
+        View {
+            raw: Raw { ptr: ptr.cast_mut(), dtype, layout, device, packed: PackedFor::NOBODY },
+            borrow: PhantomData,
+        }
+    }
+
+    /// A view of a weight in one kernel's layout.
+    ///
+    /// # Safety
+    /// For `'a`, `ptr` is what that kernel packed from a weight of this type and layout, on `device`.
+    pub(crate) unsafe fn from_packed(
+        ptr: *const u8,
+        dtype: DType,
+        layout: Layout,
+        device: Device,
+        packed: PackedFor,
+    ) -> View<'a> {
+        View { raw: Raw { ptr: ptr.cast_mut(), dtype, layout, device, packed }, borrow: PhantomData }
     }
 
     /// A host slice as a tensor. `None` where the length does not match the shape.
@@ -161,7 +187,7 @@ impl<'a> ViewMut<'a> {
     /// to `dtype.align()`; the elements that the layout indexes belong to this view alone; the layout is
     /// injective; and where the op reads the tensor, the elements are initialised.
     pub unsafe fn from_raw(ptr: *mut u8, dtype: DType, layout: Layout, device: Device) -> ViewMut<'a> {
-        ViewMut { raw: Raw { ptr, dtype, layout, device }, borrow: PhantomData }
+        ViewMut { raw: Raw { ptr, dtype, layout, device, packed: PackedFor::NOBODY }, borrow: PhantomData }
     }
 
     /// A host slice as a writable tensor. `None` where the length does not match the shape.

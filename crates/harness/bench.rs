@@ -1,5 +1,5 @@
 //! Benches: every usable kernel over its contract's bench cases, checked first, interleaved with each
-//! other, as medians and as shares of what the memory gave in the same run.
+//! other, as medians and as shares of the roofline measured in the same run.
 
 use crate::{Filter, Roofline};
 use kernels_core::{AnyKernel, Device, Error, Registry, Result};
@@ -25,8 +25,9 @@ pub struct BenchRow {
     pub gb_per_s: f64,
     /// Billions of floating-point operations per second.
     pub gflop_per_s: f64,
-    /// Time that the bytes need at the bandwidth measured for this working set, over the median.
-    pub share_of_bandwidth: f64,
+    /// The least time for the bytes at the bandwidth measured for this working set, or for the operations at the
+    /// peak measured, whichever is longer, over the median.
+    pub share_of_roofline: f64,
 }
 
 /// Rounds of interleaved measurements.
@@ -41,7 +42,8 @@ const SLICE_SECONDS: f64 = 0.02;
 pub fn bench(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> Result<Vec<BenchRow>> {
     let registry = Registry::linked()?;
     let kernels = filter.kernels(registry);
-    let devices: Vec<Device> = registry.devices().into_iter().filter_map(|(_, d)| d.ok()).flatten().copied().collect();
+    let devices: Vec<Device> =
+        registry.devices().into_iter().filter_map(|(_, d)| d.ok()).flatten().copied().collect();
     let cases: Vec<(&str, Box<dyn AnyCase>)> = contracts()
         .into_iter()
         .filter(|c| kernels.iter().any(|k| k.spec().op == c.op()))
@@ -57,13 +59,20 @@ pub fn bench(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> R
             let able = |k: &&&'static dyn AnyKernel| {
                 let mine = decision.candidates.iter().find(|c| std::ptr::eq(c.spec, k.spec()));
                 // The reference is for being right; timing it would take most of the run.
-                mine.is_some_and(|c| c.reasons.is_empty()) && (k.spec().backend.0 != "reference" || filter.backend.is_some())
+                mine.is_some_and(|c| c.reasons.is_empty())
+                    && (k.spec().backend.0 != "reference" || filter.backend.is_some())
             };
-            let mut kernels: Vec<_> = kernels.iter().filter(|k| k.spec().op == *op).filter(able).copied().collect();
+            let mut kernels: Vec<_> =
+                kernels.iter().filter(|k| k.spec().op == *op).filter(able).copied().collect();
             if !filter.all_variants {
                 // Sorted best first, so the first of a backend is its best.
                 let mut seen = Vec::new();
-                kernels.retain(|k| !seen.contains(&k.spec().backend) && { seen.push(k.spec().backend); true });
+                kernels.retain(|k| {
+                    !seen.contains(&k.spec().backend) && {
+                        seen.push(k.spec().backend);
+                        true
+                    }
+                });
             }
             if kernels.is_empty() {
                 continue;
@@ -80,7 +89,7 @@ pub fn bench(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> R
                     median_us: seconds * 1e6,
                     gb_per_s: (cost.read + cost.written) as f64 / seconds / 1e9,
                     gflop_per_s: cost.flops as f64 / seconds / 1e9,
-                    share_of_bandwidth: roof.seconds(cost.read, cost.written) / seconds,
+                    share_of_roofline: roof.seconds(cost.read, cost.written, cost.flops) / seconds,
                 });
             }
         }
@@ -94,7 +103,11 @@ fn check(op: &str, case: &dyn AnyCase, kernels: &[&'static dyn AnyKernel], devic
         if let Outcome::Ran { worst, at } = case.run(*kernel, device)?
             && worst > 1.0
         {
-            let detail = format!("{op} {}: {} is {worst:.3} times the tolerance off, {at}", case.name(), kernel.spec().id());
+            let detail = format!(
+                "{op} {}: {} is {worst:.3} times the tolerance off, {at}",
+                case.name(),
+                kernel.spec().id()
+            );
             return Err(Error::Config(kernels_core::ConfigError::Invalid { name: "bench", detail }));
         }
     }

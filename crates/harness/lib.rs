@@ -27,7 +27,8 @@ impl Filter {
     pub fn kernels(&self, registry: &Registry) -> Vec<&'static dyn AnyKernel> {
         let wanted = |k: &&'static dyn AnyKernel| {
             let spec = k.spec();
-            self.ops.as_ref().is_none_or(|g| glob(g, spec.op)) && self.backend.is_none_or(|b| b == spec.backend)
+            self.ops.as_ref().is_none_or(|g| glob(g, spec.op))
+                && self.backend.is_none_or(|b| b == spec.backend)
         };
         registry.kernels().filter(wanted).collect()
     }

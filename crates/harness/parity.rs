@@ -70,7 +70,8 @@ impl Report {
         for backend in required {
             if runs.get(backend.0).is_none_or(|n| *n == 0) {
                 let why = self.unusable.iter().find(|(id, _)| id.starts_with(backend.0));
-                let why = why.map_or("no kernel of it is registered".to_string(), |(id, why)| format!("{id}: {why}"));
+                let why = why
+                    .map_or("no kernel of it is registered".to_string(), |(id, why)| format!("{id}: {why}"));
                 wrong.push(format!("backend \"{backend}\" was asked for and ran no case ({why})"));
             }
         }
@@ -86,7 +87,8 @@ impl Report {
 pub fn parity(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> Result<Report> {
     let registry = Registry::linked()?;
     let kernels = filter.kernels(registry);
-    let devices: Vec<Device> = registry.devices().into_iter().filter_map(|(_, d)| d.ok()).flatten().copied().collect();
+    let devices: Vec<Device> =
+        registry.devices().into_iter().filter_map(|(_, d)| d.ok()).flatten().copied().collect();
     let contracts = contracts();
     let mut report = Report::default();
     let mut cases: (&str, Vec<Box<dyn AnyCase>>) = ("", Vec::new());
@@ -116,7 +118,11 @@ pub fn parity(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> 
     Ok(report)
 }
 
-fn unusable_on(registry: &Registry, kernel: &'static dyn AnyKernel, device: Device) -> Result<Option<String>> {
+fn unusable_on(
+    registry: &Registry,
+    kernel: &'static dyn AnyKernel,
+    device: Device,
+) -> Result<Option<String>> {
     let decision = registry.explain(kernel.spec().op, device.platform(), None, None)?;
     let mine = decision.candidates.iter().find(|c| std::ptr::eq(c.spec, kernel.spec()));
     let reasons = mine.map(|c| c.reasons.iter().map(|r| r.to_string()).collect::<Vec<_>>().join(", "));

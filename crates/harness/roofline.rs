@@ -1,15 +1,19 @@
-//! What the memory of this machine gives in this run, for the share that a kernel reaches of it.
+//! What this machine gives in this run, memory and arithmetic, for the share that a kernel reaches of it.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::sync::Mutex;
 use std::time::Instant;
 
-/// Bandwidths measured for a working set of a certain size.
+/// Bandwidths measured for a working set of a certain size, and the peak of f32 arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub struct Roofline {
     /// Bytes read per second.
     pub read: f64,
     /// Bytes per second of a copy, reads and writes counted.
     pub copy: f64,
+    /// f32 operations per second, a fused multiply-add counted as two. A kernel on integers may exceed it.
+    pub flops: f64,
 }
 
 impl Roofline {
@@ -25,14 +29,74 @@ impl Roofline {
             black_box(&dst[0]);
             2.0 * src.len() as f64
         });
-        Roofline { read, copy }
+        Roofline { read, copy, flops: peak_flops(threads) }
     }
 
-    /// The least seconds for so many bytes read and written.
-    pub fn seconds(&self, read: u64, written: u64) -> f64 {
+    /// The least seconds for so many bytes read and written and operations done.
+    pub fn seconds(&self, read: u64, written: u64, flops: u64) -> f64 {
         let copied = 2 * written.min(read);
-        copied as f64 / self.copy + (read + written - copied) as f64 / self.read
+        let memory = copied as f64 / self.copy + (read + written - copied) as f64 / self.read;
+        memory.max(flops as f64 / self.flops)
     }
+}
+
+/// Measured once for each number of threads.
+fn peak_flops(threads: usize) -> f64 {
+    static KNOWN: Mutex<BTreeMap<usize, f64>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());
+    *known.entry(threads).or_insert_with(|| {
+        best(threads, 256, |_, _| {
+            black_box(multiply_add(black_box([1.0; 16])));
+            (STEPS * CHAINS * 16 * 2) as f64
+        })
+    })
+}
+
+const STEPS: usize = 20_000;
+/// Independent sums: enough to hide the latency of the addition.
+const CHAINS: usize = 12;
+
+fn multiply_add(x: [f32; 16]) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        // SAFETY: the feature was just detected.
+        return unsafe { chains_avx512(x) };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("fma") {
+        // SAFETY: the feature was just detected.
+        return unsafe { chains_fma(x) };
+    }
+    chains(x, |a, b, c| a * b + c)
+}
+
+#[inline(always)]
+fn chains(x: [f32; 16], multiply_add: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    let mut sums = [[0f32; 16]; CHAINS];
+    for _ in 0..STEPS {
+        for sum in &mut sums {
+            for (s, x) in sum.iter_mut().zip(x) {
+                *s = multiply_add(*s, 0.5, x);
+            }
+        }
+    }
+    sums.iter().flatten().sum()
+}
+
+/// # Safety
+/// The processor has AVX-512F.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn chains_avx512(x: [f32; 16]) -> f32 {
+    chains(x, f32::mul_add)
+}
+
+/// # Safety
+/// The processor has FMA.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx,fma")]
+unsafe fn chains_fma(x: [f32; 16]) -> f32 {
+    chains(x, f32::mul_add)
 }
 
 fn read_all(src: &[u8]) -> u64 {

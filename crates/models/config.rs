@@ -58,7 +58,9 @@ impl Config {
         let rotary_dim = optional("rope.dimension_count", head_dim, head_dim)?;
         let impossible = |detail: String| Err(ModelError::Damaged { detail });
         if num_heads % num_kv_heads != 0 {
-            return impossible(format!("{num_heads} query heads do not divide among {num_kv_heads} key-value heads"));
+            return impossible(format!(
+                "{num_heads} query heads do not divide among {num_kv_heads} key-value heads"
+            ));
         }
         if head_dim == 0 || rotary_dim % 2 != 0 {
             return impossible(format!("heads of {head_dim} with {rotary_dim} rotary elements"));
@@ -69,7 +71,9 @@ impl Config {
             return Err(ModelError::Unsupported { what: format!("rope scaling of type \"{kind}\"") });
         }
         if file.has("rope_freqs.weight") {
-            return Err(ModelError::Unsupported { what: "rope frequency factors (rope_freqs.weight)".into() });
+            return Err(ModelError::Unsupported {
+                what: "rope frequency factors (rope_freqs.weight)".into(),
+            });
         }
         if let Some(Value::Int(experts)) = file.get(&key("expert_count"))
             && *experts > 0

@@ -33,7 +33,8 @@ pub fn demo_gguf() -> Result<Vec<u8>> {
     file.tensor("output_norm.weight", &normal(3, DType::F32, &[hidden], 1.0))?;
     for layer in 0..2u64 {
         let mut add = |name: &str, dtype, shape: &[usize], seed| {
-            file.tensor(&format!("blk.{layer}.{name}.weight"), &blocks(100 * layer + seed, dtype, shape)).map(|_| ())
+            file.tensor(&format!("blk.{layer}.{name}.weight"), &blocks(100 * layer + seed, dtype, shape))
+                .map(|_| ())
         };
         add("attn_norm", DType::F32, &[hidden], 10)?;
         add("attn_q", DType::Q4_0, &[heads * dim, hidden], 11)?;

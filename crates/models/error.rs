@@ -25,7 +25,9 @@ pub enum ModelError {
         detail: String,
     },
     /// The file ends before what it announces.
-    #[error("the GGUF file is truncated: {what} needs {need} bytes at offset {at}, the file has {have}\n  fix: download it again")]
+    #[error(
+        "the GGUF file is truncated: {what} needs {need} bytes at offset {at}, the file has {have}\n  fix: download it again"
+    )]
     Truncated {
         /// What was being read.
         what: String,
@@ -68,7 +70,9 @@ pub enum ModelError {
         what: String,
     },
     /// A weight format without kernels.
-    #[error("tensor \"{tensor}\" is of GGML type {type_id}, which is not supported\n  fix: use a file quantised as F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K")]
+    #[error(
+        "tensor \"{tensor}\" is of GGML type {type_id}, which is not supported\n  fix: use a file quantised as F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K"
+    )]
     UnknownTensorType {
         /// The tensor.
         tensor: String,

@@ -64,11 +64,13 @@ impl<R: Read + Seek> Gguf<R> {
         let len = reader.seek(SeekFrom::End(0))?;
         reader.seek(SeekFrom::Start(0))?;
         let mut header = Header { reader: &mut reader, at: 0, len };
-        let magic: [u8; 4] = header.array("the file's signature").map_err(|_| ModelError::NotGguf {
-            detail: format!("it has {len} bytes"),
-        })?;
+        let magic: [u8; 4] = header
+            .array("the file's signature")
+            .map_err(|_| ModelError::NotGguf { detail: format!("it has {len} bytes") })?;
         if &magic != b"GGUF" {
-            return Err(ModelError::NotGguf { detail: format!("it begins with {:?}", String::from_utf8_lossy(&magic)) });
+            return Err(ModelError::NotGguf {
+                detail: format!("it begins with {:?}", String::from_utf8_lossy(&magic)),
+            });
         }
         let version = header.u32("the version")?;
         if !(2..=3).contains(&version) {
@@ -136,7 +138,9 @@ impl<R: Read + Seek> Gguf<R> {
     pub fn number(&self, key: &str) -> Result<f64> {
         match self.metadata.get(key) {
             Some(Value::Float(v)) if *v > 0.0 && v.is_finite() => Ok(*v),
-            Some(Value::Float(v)) => Err(ModelError::Key { key: key.into(), detail: format!("{v} is not above 0") }),
+            Some(Value::Float(v)) => {
+                Err(ModelError::Key { key: key.into(), detail: format!("{v} is not above 0") })
+            }
             other => Err(key_error(key, other)),
         }
     }
@@ -161,20 +165,34 @@ impl<R: Read + Seek> Gguf<R> {
             architecture: self.text("general.architecture").unwrap_or("?").into(),
         })?;
         if info.shape != shape {
-            return Err(ModelError::TensorShape { name: name.into(), have: info.shape.clone(), need: shape.into() });
+            return Err(ModelError::TensorShape {
+                name: name.into(),
+                have: info.shape.clone(),
+                need: shape.into(),
+            });
         }
-        let dtype = info.dtype.as_ref().map_err(|id| ModelError::UnknownTensorType { tensor: name.into(), type_id: *id })?;
+        let dtype = info
+            .dtype
+            .as_ref()
+            .map_err(|id| ModelError::UnknownTensorType { tensor: name.into(), type_id: *id })?;
         let damaged = |detail: String| ModelError::Damaged { detail: format!("tensor \"{name}\" {detail}") };
         let (block, cols) = (dtype.block_len(), shape.last().copied().unwrap_or(1));
         if cols % block != 0 {
-            return Err(damaged(format!("has rows of {cols}, which are not whole {dtype} blocks of {block}")));
+            return Err(damaged(format!(
+                "has rows of {cols}, which are not whole {dtype} blocks of {block}"
+            )));
         }
         let elements = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
         let bytes = elements.and_then(|n| (n / block).checked_mul(dtype.block_bytes()));
         let bytes = bytes.ok_or_else(|| damaged(format!("has an impossible shape {shape:?}")))? as u64;
         let at = self.data.checked_add(info.offset).ok_or_else(|| damaged("lies outside any file".into()))?;
         if at.checked_add(bytes).is_none_or(|end| end > self.len) {
-            return Err(ModelError::Truncated { what: format!("tensor \"{name}\""), at, need: bytes, have: self.len });
+            return Err(ModelError::Truncated {
+                what: format!("tensor \"{name}\""),
+                at,
+                need: bytes,
+                have: self.len,
+            });
         }
         // Checked against the file's size, so this is no larger than the file.
         let mut data = vec![0; bytes as usize];
@@ -263,7 +281,11 @@ impl<R: Read> Header<'_, R> {
             10 => Value::Int(self.u64(key)?.into()),
             11 => Value::Int(i64::from_le_bytes(self.array(key)?).into()),
             12 => Value::Float(f64::from_le_bytes(self.array(key)?)),
-            other => return Err(ModelError::Damaged { detail: format!("key \"{key}\" has a value of unknown type {other}") }),
+            other => {
+                return Err(ModelError::Damaged {
+                    detail: format!("key \"{key}\" has a value of unknown type {other}"),
+                });
+            }
         })
     }
 
@@ -277,7 +299,11 @@ impl<R: Read> Header<'_, R> {
             8 => 8,
             // An array of arrays; no writer nests deeper than this, and a bottomless one would fill the stack.
             9 if depth < 4 => 12,
-            other => return Err(ModelError::Damaged { detail: format!("key \"{key}\" is an array of unknown type {other}") }),
+            other => {
+                return Err(ModelError::Damaged {
+                    detail: format!("key \"{key}\" is an array of unknown type {other}"),
+                });
+            }
         };
         let count = self.count(key, size)?;
         match kind {
@@ -308,7 +334,9 @@ impl<R: Read> Header<'_, R> {
             let dim = self.u64(&name)?;
             // Far beyond any file, and far below what an offset can hold.
             if dim > 1 << 40 {
-                return Err(ModelError::Damaged { detail: format!("tensor \"{name}\" has a dimension of {dim}") });
+                return Err(ModelError::Damaged {
+                    detail: format!("tensor \"{name}\" has a dimension of {dim}"),
+                });
             }
             shape.push(dim as usize);
         }

@@ -46,7 +46,11 @@ impl Llama {
     ///
     /// # Errors
     /// What is missing, damaged or not supported.
-    pub fn load<R: Read + Seek>(file: &mut Gguf<R>, device: Device, mut progress: impl FnMut(usize, usize)) -> Result<Llama> {
+    pub fn load<R: Read + Seek>(
+        file: &mut Gguf<R>,
+        device: Device,
+        mut progress: impl FnMut(usize, usize),
+    ) -> Result<Llama> {
         let config = Config::read(file)?;
         let c = &config;
         let (q, kv) = (c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim);
@@ -100,7 +104,11 @@ impl Llama {
     /// No memory, or more room than the model's context.
     pub fn session(&self, capacity: usize) -> Result<Session<'_>> {
         if capacity > self.config.context {
-            return Err(ModelError::PromptTooLong { prompt: capacity, context: self.config.context, limited: false });
+            return Err(ModelError::PromptTooLong {
+                prompt: capacity,
+                context: self.config.context,
+                limited: false,
+            });
         }
         Session::new(self, capacity.max(1))
     }
@@ -155,7 +163,10 @@ fn rows(tensor: &Tensor, n: usize) -> View<'_> {
 fn rows_mut(tensor: &mut Tensor, n: usize) -> ViewMut<'_> {
     match tensor.shape()[0] == n {
         true => tensor.view_mut(),
-        false => tensor.view_mut().split_at(0, n).map_or_else(|| unreachable!("n is at most the rows"), |(first, _)| first),
+        false => tensor
+            .view_mut()
+            .split_at(0, n)
+            .map_or_else(|| unreachable!("n is at most the rows"), |(first, _)| first),
     }
 }
 
@@ -272,7 +283,17 @@ impl<'m> Session<'m> {
             let (q, out) = (part(0, q_cols), heads(rows_mut(attention, n), c.head_dim));
             match n {
                 1 => decode_into(q, &*keys, &*values, &self.block_table, &seq_lens, scale, out)?,
-                _ => prefill_into(q, &*keys, &*values, &self.block_table, &seq_lens, &qo_indptr, scale, true, out)?,
+                _ => prefill_into(
+                    q,
+                    &*keys,
+                    &*values,
+                    &self.block_table,
+                    &seq_lens,
+                    &qo_indptr,
+                    scale,
+                    true,
+                    out,
+                )?,
             }
             linear_gguf_into(rows(attention, n), &layer.o, None, rows_mut(x, n))?;
             fused_add_rmsnorm(rows_mut(x, n), rows_mut(residual, n), &layer.ffn_norm, c.eps)?;

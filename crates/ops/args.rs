@@ -1,6 +1,6 @@
 //! Checks that the contracts share; each gives an error that names the op and the argument.
 
-use kernels_core::{CallError, DType, DTypeSet, Rows, View};
+use kernels_core::{CallError, DType, DTypeSet, PackedFor, Rows, View};
 
 /// An argument under check.
 #[derive(Clone, Copy)]
@@ -8,6 +8,7 @@ pub struct Arg<'v> {
     op: &'static str,
     name: &'static str,
     view: View<'v>,
+    packable: bool,
 }
 
 /// Element types that index.
@@ -16,15 +17,30 @@ pub const INDEX: DTypeSet = DTypeSet::of(&[DType::I32, DType::I64, DType::U32]);
 impl<'v> Arg<'v> {
     /// The argument `name` of `op`.
     pub fn new(op: &'static str, name: &'static str, view: View<'v>) -> Self {
-        Arg { op, name, view }
+        Arg { op, name, view, packable: false }
+    }
+
+    /// May be in one kernel's own layout.
+    pub fn packable(self) -> Self {
+        Arg { packable: true, ..self }
     }
 
     /// Of one of these types.
     pub fn dtype(self, takes: DTypeSet) -> Result<Self, CallError> {
         let have = self.view.dtype();
+        if !self.packable && self.view.packed() != PackedFor::NOBODY {
+            return Err(
+                self.layout_error("; it is packed for one kernel, and this argument takes plain tensors")
+            );
+        }
         match takes.contains(have) {
             true => Ok(self),
-            false => Err(CallError::DTypeUnsupported { op: self.op, tensor: self.name, have, takes: takes.to_string() }),
+            false => Err(CallError::DTypeUnsupported {
+                op: self.op,
+                tensor: self.name,
+                have,
+                takes: takes.to_string(),
+            }),
         }
     }
 
@@ -32,7 +48,7 @@ impl<'v> Arg<'v> {
     pub fn like(self, other: Arg<'_>) -> Result<Self, CallError> {
         let (have, takes) = (self.view.dtype(), other.view.dtype());
         match have == takes {
-            true => Ok(self),
+            true => self.dtype(DTypeSet::of(&[have])),
             false => {
                 let takes = format!("{takes} as \"{}\" is", other.name);
                 Err(CallError::DTypeUnsupported { op: self.op, tensor: self.name, have, takes })
@@ -60,7 +76,8 @@ impl<'v> Arg<'v> {
 
     /// Rows of one stride, the last dimension dense.
     pub fn rows(self) -> Result<Rows, CallError> {
-        let rows = self.view.rows().ok_or_else(|| self.layout_error(", and the others must collapse into rows"))?;
+        let rows =
+            self.view.rows().ok_or_else(|| self.layout_error(", and the others must collapse into rows"))?;
         self.whole_blocks(rows.cols, rows.stride)?;
         Ok(rows)
     }

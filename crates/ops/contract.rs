@@ -144,7 +144,12 @@ pub trait AnyCase: Send + Sync {
     ///
     /// # Errors
     /// The kernel's failure.
-    fn time(&self, kernel: &'static dyn AnyKernel, device: Device, iterations: u32) -> Result<Option<Duration>>;
+    fn time(
+        &self,
+        kernel: &'static dyn AnyKernel,
+        device: Device,
+        iterations: u32,
+    ) -> Result<Option<Duration>>;
 }
 
 /// A contract in the inventory.
@@ -209,7 +214,8 @@ impl<O: Contract> ErasedCase<O> {
     }
 
     fn checked<'a>(&self, tensors: &'a mut [Tensor]) -> Result<Checked<'a, O>> {
-        let args = O::bind(&self.case.params, tensors).ok_or_else(|| self.fault("does not bind to the op"))?;
+        let args =
+            O::bind(&self.case.params, tensors).ok_or_else(|| self.fault("does not bind to the op"))?;
         Checked::new(args)
     }
 
@@ -238,8 +244,11 @@ impl<O: Contract> ErasedCase<O> {
         let registry = Registry::linked()?;
         let is_mine = |s: &KernelSpec| s.op == O::NAME && s.backend == Backend::REFERENCE;
         let found = registry.kernels().find(|k| is_mine(k.spec()));
-        let kernel = found.and_then(|k| k.as_any().downcast_ref()).ok_or_else(|| self.fault("has no reference"))?;
-        let outputs = self.outputs(kernel, Device::cpu())?.ok_or_else(|| self.fault("is not served by the reference"))?;
+        let kernel =
+            found.and_then(|k| k.as_any().downcast_ref()).ok_or_else(|| self.fault("has no reference"))?;
+        let outputs = self
+            .outputs(kernel, Device::cpu())?
+            .ok_or_else(|| self.fault("is not served by the reference"))?;
         Ok(self.expected.get_or_init(|| outputs.1))
     }
 }
@@ -276,7 +285,12 @@ impl<O: Contract> AnyCase for ErasedCase<O> {
         Ok(Outcome::Ran { worst, at })
     }
 
-    fn time(&self, kernel: &'static dyn AnyKernel, device: Device, iterations: u32) -> Result<Option<Duration>> {
+    fn time(
+        &self,
+        kernel: &'static dyn AnyKernel,
+        device: Device,
+        iterations: u32,
+    ) -> Result<Option<Duration>> {
         let kernel: &'static Kernel<O> =
             kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))?;
         let mut tensors = self.copies(device)?;

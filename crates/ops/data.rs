@@ -47,6 +47,13 @@ pub fn normal(seed: u64, dtype: DType, shape: &[usize], scale: f32) -> Tensor {
     made(Tensor::from_f32(&Rng::new(seed).normals(len, scale), dtype, shape))
 }
 
+/// Makes one element of a float tensor NaN.
+pub fn poison(tensor: &mut Tensor, at: usize) {
+    let mut values = made(tensor.to_f32_vec());
+    values[at] = f32::NAN;
+    *tensor = made(Tensor::from_f32(&values, tensor.dtype(), tensor.shape()));
+}
+
 /// An output before it is written: NaN, so that what a kernel leaves out shows.
 pub fn unwritten(dtype: DType, shape: &[usize]) -> Tensor {
     let len = Layout::contiguous(shape).map_or(0, |l| l.elements());
@@ -92,6 +99,6 @@ pub fn blocks(seed: u64, dtype: DType, shape: &[usize]) -> Tensor {
 }
 
 /// The values of test data that the allocator refused.
-fn made(tensor: kernels_core::Result<Tensor>) -> Tensor {
-    tensor.unwrap_or_else(|e| panic!("test data: {e}"))
+fn made<T>(made: kernels_core::Result<T>) -> T {
+    made.unwrap_or_else(|e| panic!("test data: {e}"))
 }

@@ -15,7 +15,9 @@ pub mod layernorm;
 pub mod quantization;
 pub mod sampling;
 
-pub use contract::{AnyCase, AnyContract, Case, Contract, ContractEntry, Cost, Erased, Outcome, Tolerance, contracts};
+pub use contract::{
+    AnyCase, AnyContract, Case, Contract, ContractEntry, Cost, Erased, Outcome, Tolerance, contracts,
+};
 #[doc(hidden)]
 pub use inventory;
 pub use kernels_core as core;

@@ -1,4 +1,4 @@
-//! `activation.silu_and_mul`. One pass: 2 loads, an exponential, a division and 1 store a vector.
+//! `activation.silu_and_mul`. One pass: 2 loads, a sigmoid and 1 store a vector.
 
 use crate::isa::{Elem, Isa, load_tail, store_tail};
 use crate::math::silu;
@@ -46,12 +46,16 @@ unsafe fn piece<S: Isa, T: Elem>(gate: *const T, up: *const T, out: *mut T, n: u
     unsafe {
         let mut i = 0;
         while i + S::W <= n {
-            T::store::<S>(out.add(i), S::mul(silu::<S>(T::load::<S>(gate.add(i))), T::load::<S>(up.add(i))));
+            T::store::<S>(
+                out.add(i),
+                S::mul(silu::<S, T>(T::load::<S>(gate.add(i))), T::load::<S>(up.add(i))),
+            );
             i += S::W;
         }
         if i < n {
-            let (g, u) = (load_tail::<S, T>(gate.add(i), n - i, 0.0), load_tail::<S, T>(up.add(i), n - i, 0.0));
-            store_tail::<S, T>(out.add(i), S::mul(silu::<S>(g), u), n - i);
+            let (g, u) =
+                (load_tail::<S, T>(gate.add(i), n - i, 0.0), load_tail::<S, T>(up.add(i), n - i, 0.0));
+            store_tail::<S, T>(out.add(i), S::mul(silu::<S, T>(g), u), n - i);
         }
     }
 }

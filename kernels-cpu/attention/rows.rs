@@ -39,10 +39,10 @@ pub fn tokens_in_block(group: usize) -> usize {
     (ROWS / group.max(1)).max(1)
 }
 
-/// Scratch of one thread in bytes: queries and sums of a block, scores of a chunk, two numbers a row.
+/// Scratch of one thread in bytes: queries and sums of a block, scores of a chunk, three numbers a row.
 pub fn scratch_bytes(q: &View<'_>, cache: &View<'_>) -> usize {
     let rows = ROWS.max(group(q, cache));
-    (4 * rows * (2 * padded(q.dim(2)) + CHUNK + 2)).next_multiple_of(64)
+    (4 * rows * (2 * padded(q.dim(2)) + CHUNK + 3)).next_multiple_of(64)
 }
 
 fn padded(dim: usize) -> usize {
@@ -70,7 +70,10 @@ pub unsafe fn clear<O: Elem>(t: &Tensors<'_, '_>, spans: &Spans<'_>) {
         for head in 0..t.q.dim(1) {
             // SAFETY: row and head are inside the outputs.
             unsafe {
-                t.out.as_mut_ptr::<O>().add(row * t.out.stride(0) + head * t.out.stride(1)).write_bytes(0, t.q.dim(2));
+                t.out
+                    .as_mut_ptr::<O>()
+                    .add(row * t.out.stride(0) + head * t.out.stride(1))
+                    .write_bytes(0, t.q.dim(2));
                 if let Some(lse) = t.lse {
                     lse.as_mut_ptr::<f32>().add(row * lse.stride(0) + head).write(f32::NEG_INFINITY);
                 }
@@ -85,13 +88,20 @@ struct Scratch {
     scores: *mut f32,
     max: *mut f32,
     total: *mut f32,
+    /// How many tokens of the chunk each row sees.
+    seen: *mut u32,
 }
 
 /// # Safety
 /// `S`'s features, checked arguments on the host, a block inside them that nobody else works on, and scratch
 /// of [`scratch_bytes`] of this thread's own.
 #[inline(always)]
-pub unsafe fn attend<S: Isa, Q: Elem, C: Elem>(ctx: &Ctx, t: &Tensors<'_, '_>, block: Block, scratch: *mut u8) {
+pub unsafe fn attend<S: Isa, Q: Elem, C: Elem>(
+    ctx: &Ctx,
+    t: &Tensors<'_, '_>,
+    block: Block,
+    scratch: *mut u8,
+) {
     let Block { sequence, from, to, kv_head } = block;
     let (dim, group) = (t.q.dim(2), group(t.q, t.key_cache));
     let (pad, rows) = (padded(dim), (to - from) * group);
@@ -105,6 +115,7 @@ pub unsafe fn attend<S: Isa, Q: Elem, C: Elem>(ctx: &Ctx, t: &Tensors<'_, '_>, b
             scores: base.add(2 * all * pad),
             max: base.add(all * (2 * pad + CHUNK)),
             total: base.add(all * (2 * pad + CHUNK + 1)),
+            seen: base.add(all * (2 * pad + CHUNK + 2)).cast(),
         };
         load_queries::<S, Q>(t, &block, &s, group, pad);
         for r in 0..rows {
@@ -139,9 +150,10 @@ pub unsafe fn attend<S: Isa, Q: Elem, C: Elem>(ctx: &Ctx, t: &Tensors<'_, '_>, b
                 while seen > 0 && tokens[seen - 1] >= visible {
                     seen -= 1;
                 }
+                s.seen.add(r).write(seen as u32);
                 soften::<S>(&s, r, seen, n, pad);
             }
-            accumulate::<S, C>(&s, &values, n, rows, dim, pad);
+            accumulate::<S, C>(&s, &values, rows, dim, pad);
         }
         finish::<S, Q>(t, &block, &s, group, pad);
     }
@@ -154,7 +166,9 @@ fn prefetch<C>(row: *const C, dim: usize) {
     for line in 0..(dim * size_of::<C>()).div_ceil(64) {
         // SAFETY: a prefetch touches nothing, wherever it points.
         unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(row.cast::<i8>().wrapping_add(64 * line));
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                row.cast::<i8>().wrapping_add(64 * line),
+            );
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -166,7 +180,13 @@ fn prefetch<C>(row: *const C, dim: usize) {
 /// # Safety
 /// Checked arguments on the host; the token is inside the block table's row.
 #[inline(always)]
-unsafe fn locate<C: Elem>(ctx: &Ctx, t: &Tensors<'_, '_>, s: &Sequence, token: usize, kv_head: usize) -> Option<(*const C, *const C)> {
+unsafe fn locate<C: Elem>(
+    ctx: &Ctx,
+    t: &Tensors<'_, '_>,
+    s: &Sequence,
+    token: usize,
+    kv_head: usize,
+) -> Option<(*const C, *const C)> {
     let block_size = t.key_cache.dim(1);
     // SAFETY: by contract; block and row are inside the cache.
     unsafe {
@@ -177,7 +197,10 @@ unsafe fn locate<C: Elem>(ctx: &Ctx, t: &Tensors<'_, '_>, s: &Sequence, token: u
         };
         let row = token % block_size;
         let at = |c: &View<'_>| b * c.stride(0) + row * c.stride(1) + kv_head * c.stride(2);
-        Some((t.key_cache.as_ptr::<C>().add(at(t.key_cache)), t.value_cache.as_ptr::<C>().add(at(t.value_cache))))
+        Some((
+            t.key_cache.as_ptr::<C>().add(at(t.key_cache)),
+            t.value_cache.as_ptr::<C>().add(at(t.value_cache)),
+        ))
     }
 }
 
@@ -186,7 +209,13 @@ unsafe fn locate<C: Elem>(ctx: &Ctx, t: &Tensors<'_, '_>, s: &Sequence, token: u
 /// # Safety
 /// As for [`attend`].
 #[inline(always)]
-unsafe fn load_queries<S: Isa, Q: Elem>(t: &Tensors<'_, '_>, block: &Block, s: &Scratch, group: usize, pad: usize) {
+unsafe fn load_queries<S: Isa, Q: Elem>(
+    t: &Tensors<'_, '_>,
+    block: &Block,
+    s: &Scratch,
+    group: usize,
+    pad: usize,
+) {
     let dim = t.q.dim(2);
     for i in block.from..block.to {
         for g in 0..group {
@@ -209,7 +238,14 @@ unsafe fn load_queries<S: Isa, Q: Elem>(t: &Tensors<'_, '_>, block: &Block, s: &
 /// # Safety
 /// As for [`attend`].
 #[inline(always)]
-unsafe fn scores<S: Isa, C: Elem>(s: &Scratch, keys: &[*const C; CHUNK], n: usize, rows: usize, dim: usize, pad: usize) {
+unsafe fn scores<S: Isa, C: Elem>(
+    s: &Scratch,
+    keys: &[*const C; CHUNK],
+    n: usize,
+    rows: usize,
+    dim: usize,
+    pad: usize,
+) {
     // SAFETY: r is below the rows, the keys beyond n repeat the last, and their scores are masked.
     unsafe {
         let mut c = 0;
@@ -235,7 +271,14 @@ unsafe fn scores<S: Isa, C: Elem>(s: &Scratch, keys: &[*const C; CHUNK], n: usiz
 /// # Safety
 /// As for [`attend`], for rows `r..r + MR`.
 #[inline(always)]
-unsafe fn some_scores<S: Isa, C: Elem, const MR: usize>(s: &Scratch, k: [*const C; NR], r: usize, c: usize, dim: usize, pad: usize) {
+unsafe fn some_scores<S: Isa, C: Elem, const MR: usize>(
+    s: &Scratch,
+    k: [*const C; NR],
+    r: usize,
+    c: usize,
+    dim: usize,
+    pad: usize,
+) {
     // SAFETY: passed on.
     unsafe {
         let mut q = [s.q.cast_const(); MR];
@@ -277,9 +320,6 @@ unsafe fn soften<S: Isa>(s: &Scratch, r: usize, seen: usize, n: usize, pad: usiz
                 nan |= (*row.add(c)).is_nan();
                 row.add(c).write(0.0);
             }
-            for c in seen..n {
-                row.add(c).write(0.0);
-            }
             if nan {
                 s.total.add(r).write(f32::NAN);
             }
@@ -312,42 +352,71 @@ fn scalar_exp(x: f32) -> f32 {
     x.exp()
 }
 
-/// Adds the chunk's weighted values to the sums of all rows.
+/// Adds the chunk's weighted values to the sums of all rows. A value that a row does not see is not even
+/// multiplied by zero: it may be NaN.
 ///
 /// # Safety
 /// As for [`attend`].
 #[inline(always)]
-unsafe fn accumulate<S: Isa, C: Elem>(s: &Scratch, values: &[*const C; CHUNK], n: usize, rows: usize, dim: usize, pad: usize) {
-    // SAFETY: rows and columns are inside the scratch, columns below dim inside the values.
+unsafe fn accumulate<S: Isa, C: Elem>(
+    s: &Scratch,
+    values: &[*const C; CHUNK],
+    rows: usize,
+    dim: usize,
+    pad: usize,
+) {
+    // SAFETY: rows are inside the scratch.
     unsafe {
+        let seen = |r: usize| *s.seen.add(r) as usize;
         let mut r = 0;
+        while r + 4 <= rows {
+            let common = seen(r).min(seen(r + 1)).min(seen(r + 2)).min(seen(r + 3));
+            all_columns::<S, C, 4>(s, values, (0, common), r, dim, pad);
+            for k in r..r + 4 {
+                if seen(k) > common {
+                    all_columns::<S, C, 1>(s, values, (common, seen(k)), k, dim, pad);
+                }
+            }
+            r += 4;
+        }
         while r < rows {
-            let four = r + 4 <= rows;
-            let mut i = 0;
-            while i + 4 * S::W <= dim {
-                match four {
-                    true => weighted::<S, C, 4, 4>(s, values, n, r, i, pad),
-                    false => weighted::<S, C, 1, 4>(s, values, n, r, i, pad),
+            all_columns::<S, C, 1>(s, values, (0, seen(r)), r, dim, pad);
+            r += 1;
+        }
+    }
+}
+
+/// The weighted values of tokens `from..to` to the sums of rows `r..r + MR`.
+///
+/// # Safety
+/// As for [`attend`].
+#[inline(always)]
+unsafe fn all_columns<S: Isa, C: Elem, const MR: usize>(
+    s: &Scratch,
+    values: &[*const C; CHUNK],
+    (from, to): (usize, usize),
+    r: usize,
+    dim: usize,
+    pad: usize,
+) {
+    // SAFETY: columns below dim are inside the values and the sums.
+    unsafe {
+        let mut i = 0;
+        while i + 4 * S::W <= dim {
+            weighted::<S, C, MR, 4>(s, values, (from, to), r, i, pad);
+            i += 4 * S::W;
+        }
+        while i + S::W <= dim {
+            weighted::<S, C, MR, 1>(s, values, (from, to), r, i, pad);
+            i += S::W;
+        }
+        for k in r..r + MR {
+            for j in i..dim {
+                let sum = s.sums.add(k * pad + j);
+                for c in from..to {
+                    *sum += *s.scores.add(k * CHUNK + c) * (*values[c].add(j)).to_f32();
                 }
-                i += 4 * S::W;
             }
-            while i + S::W <= dim {
-                match four {
-                    true => weighted::<S, C, 4, 1>(s, values, n, r, i, pad),
-                    false => weighted::<S, C, 1, 1>(s, values, n, r, i, pad),
-                }
-                i += S::W;
-            }
-            let left = dim - i;
-            for k in 0..if four { 4 } else { 1 } {
-                for j in 0..left {
-                    let sum = s.sums.add((r + k) * pad + i + j);
-                    for c in 0..n {
-                        *sum += *s.scores.add((r + k) * CHUNK + c) * (*values[c].add(i + j)).to_f32();
-                    }
-                }
-            }
-            r += if four { 4 } else { 1 };
         }
     }
 }
@@ -360,7 +429,7 @@ unsafe fn accumulate<S: Isa, C: Elem>(s: &Scratch, values: &[*const C; CHUNK], n
 unsafe fn weighted<S: Isa, C: Elem, const MR: usize, const NV: usize>(
     s: &Scratch,
     values: &[*const C; CHUNK],
-    n: usize,
+    (from, to): (usize, usize),
     r: usize,
     i: usize,
     pad: usize,
@@ -373,7 +442,7 @@ unsafe fn weighted<S: Isa, C: Elem, const MR: usize, const NV: usize>(
                 acc[k][v] = S::load_f32(s.sums.add((r + k) * pad + i + v * S::W));
             }
         }
-        for c in 0..n {
+        for c in from..to {
             let mut value = [S::splat(0.0); NV];
             for v in 0..NV {
                 value[v] = C::load::<S>(values[c].add(i + v * S::W));

@@ -60,8 +60,10 @@ unsafe fn neox<S: Isa, T: Elem>(head: *mut T, cos: *const f32, half: usize) {
         }
         if j < half {
             let n = half - j;
-            let (u, v) = (load_tail::<S, T>(head.add(j), n, 0.0), load_tail::<S, T>(head.add(half + j), n, 0.0));
-            let (c, s) = (load_tail::<S, f32>(cos.add(j), n, 0.0), load_tail::<S, f32>(cos.add(half + j), n, 0.0));
+            let (u, v) =
+                (load_tail::<S, T>(head.add(j), n, 0.0), load_tail::<S, T>(head.add(half + j), n, 0.0));
+            let (c, s) =
+                (load_tail::<S, f32>(cos.add(j), n, 0.0), load_tail::<S, f32>(cos.add(half + j), n, 0.0));
             store_tail::<S, T>(head.add(j), S::sub(S::mul(u, c), S::mul(v, s)), n);
             store_tail::<S, T>(head.add(half + j), S::fma(v, c, S::mul(u, s)), n);
         }

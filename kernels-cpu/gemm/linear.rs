@@ -50,9 +50,16 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &Linear<'_>, units: Range<usize>, _: usize)
 /// # Safety
 /// As for [`part`].
 #[inline(always)]
-unsafe fn typed<S: Isa, W: Elem, O: Elem>(ctx: &Ctx, a: &Linear<'_>, units: Range<usize>, weight: *const W, rows: Rows) {
+unsafe fn typed<S: Isa, W: Elem, O: Elem>(
+    ctx: &Ctx,
+    a: &Linear<'_>,
+    units: Range<usize>,
+    weight: *const W,
+    rows: Rows,
+) {
     let (Some(x), Some(o)) = (input(&a.x, ctx.workspace().0), a.out.rows()) else { return };
-    let out = Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias: a.bias.as_ref().map(|b| b.as_ptr()) };
+    let out =
+        Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias: a.bias.as_ref().map(|b| b.as_ptr()) };
     let mut start = 0;
     while start < x.rows {
         let end = x.rows.min(start + X_BLOCK);

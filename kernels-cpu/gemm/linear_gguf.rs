@@ -66,8 +66,12 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &LinearGguf<'_>, units: Range<usize>, threa
 /// As for [`part`].
 #[inline(always)]
 unsafe fn typed<S: Isa, O: Elem>(ctx: &Ctx, a: &LinearGguf<'_>, units: Range<usize>, scratch: *mut f32) {
-    let (Some(x), Some(o), Some(rows)) = (input(&a.x, ctx.workspace().0), a.out.rows(), a.weight.rows()) else { return };
-    let out = Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias: a.bias.as_ref().map(|b| b.as_ptr()) };
+    let (Some(x), Some(o), Some(rows)) = (input(&a.x, ctx.workspace().0), a.out.rows(), a.weight.rows())
+    else {
+        return;
+    };
+    let out =
+        Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias: a.bias.as_ref().map(|b| b.as_ptr()) };
     let (bytes, last) = (row_bytes(a.weight.dtype(), rows.stride), rows.rows.min(units.end * NR));
     let mut first = units.start * NR;
     if x.rows == 1 && a.weight.dtype().is_quantised() {

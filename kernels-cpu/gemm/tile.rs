@@ -21,7 +21,11 @@ pub const fn largest_mr<S: Isa>() -> usize {
 /// # Safety
 /// `S`'s features; all pointers valid for `k` elements.
 #[inline(always)]
-pub unsafe fn tile<S: Isa, W: Elem, const MR: usize>(x: [*const f32; MR], w: [*const W; NR], k: usize) -> [[f32; NR]; MR] {
+pub unsafe fn tile<S: Isa, W: Elem, const MR: usize>(
+    x: [*const f32; MR],
+    w: [*const W; NR],
+    k: usize,
+) -> [[f32; NR]; MR] {
     // SAFETY: every offset is below k.
     unsafe {
         let mut acc = [[S::splat(0.0); NR]; MR];

@@ -41,7 +41,9 @@ impl Isa for Avx2 {
     #[inline(always)]
     unsafe fn load_bf16(p: *const u16) -> __m256 {
         // SAFETY: see above the impl.
-        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast())))) }
+        unsafe {
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()))))
+        }
     }
     #[inline(always)]
     unsafe fn store_bf16(p: *mut u16, v: __m256) {
@@ -114,7 +116,8 @@ impl Isa for Avx2 {
         unsafe {
             // One Newton step on an estimate of 12 bits. For an infinity its correction is NaN, which `max` drops.
             let r = _mm256_rcp_ps(a);
-            let correction = _mm256_max_ps(_mm256_fnmadd_ps(a, r, _mm256_set1_ps(1.0)), _mm256_set1_ps(-0.01));
+            let correction =
+                _mm256_max_ps(_mm256_fnmadd_ps(a, r, _mm256_set1_ps(1.0)), _mm256_set1_ps(-0.01));
             _mm256_fmadd_ps(r, correction, r)
         }
     }

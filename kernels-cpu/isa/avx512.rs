@@ -37,7 +37,10 @@ impl Isa for Avx512 {
     unsafe fn store_f16(p: *mut u16, v: __m512) {
         // SAFETY: see above the impl.
         unsafe {
-            _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v))
+            _mm256_storeu_si256(
+                p.cast(),
+                _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v),
+            )
         }
     }
     #[inline(always)]
@@ -117,8 +120,24 @@ impl Isa for Avx512 {
         unsafe {
             // One Newton step on an estimate of 14 bits. For an infinity its correction is NaN, which `max` drops.
             let r = _mm512_rcp14_ps(a);
-            let correction = _mm512_max_ps(_mm512_fnmadd_ps(a, r, _mm512_set1_ps(1.0)), _mm512_set1_ps(-0.01));
+            let correction =
+                _mm512_max_ps(_mm512_fnmadd_ps(a, r, _mm512_set1_ps(1.0)), _mm512_set1_ps(-0.01));
             _mm512_fmadd_ps(r, correction, r)
+        }
+    }
+    #[inline(always)]
+    unsafe fn coarse_sigmoid(x: __m512) -> __m512 {
+        // SAFETY: see above the impl.
+        unsafe {
+            // e⁻ˣ = 2^t = 2^⌊t⌋ · 2^f, the latter by a polynomial of degree 5 on [0, 1) (error 1e-7). The two
+            // instructions for ⌊t⌋ and f treat infinities as a limit does, so nothing is clamped.
+            let t = _mm512_mul_ps(x, _mm512_set1_ps(-std::f32::consts::LOG2_E));
+            let f = _mm512_reduce_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(t);
+            let mut p = _mm512_set1_ps(1.867_130_9e-3);
+            for c in [9.017_028e-3, 5.579_991_5e-2, 2.401_644_5e-1, 6.931_513_2e-1, 1.0] {
+                p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(c));
+            }
+            _mm512_rcp14_ps(_mm512_add_ps(_mm512_scalef_ps(p, t), _mm512_set1_ps(1.0)))
         }
     }
     #[inline(always)]

@@ -40,6 +40,7 @@ impl Isa for Avx512Bf16 {
         max(a: __m512, b: __m512) -> __m512;
         min(a: __m512, b: __m512) -> __m512;
         reciprocal(a: __m512) -> __m512;
+        coarse_sigmoid(x: __m512) -> __m512;
         round(a: __m512) -> __m512;
         scale_by_power(a: __m512, n: __m512) -> __m512;
         sum(v: __m512) -> f32;
@@ -51,6 +52,8 @@ impl Isa for Avx512Bf16 {
     #[inline(always)]
     unsafe fn store_bf16(p: *mut u16, v: __m512) {
         // SAFETY: see above the impl.
-        unsafe { _mm256_storeu_si256(p.cast(), std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(v))) }
+        unsafe {
+            _mm256_storeu_si256(p.cast(), std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(v)))
+        }
     }
 }

@@ -59,6 +59,12 @@ pub trait Isa: Copy + 'static {
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
     /// 1 / a within 3e-7 of itself; 0 for an infinity. Several times cheaper than a division.
     unsafe fn reciprocal(a: Self::V) -> Self::V;
+    /// 1 / (1 + e⁻ˣ) within 2⁻¹³ of itself, for results that are rounded to 16 bits.
+    #[inline(always)]
+    unsafe fn coarse_sigmoid(x: Self::V) -> Self::V {
+        // SAFETY: passed on.
+        unsafe { crate::math::sigmoid::<Self>(x) }
+    }
     /// To the nearest integer, ties to even.
     unsafe fn round(a: Self::V) -> Self::V;
     /// `a · 2ⁿ` for integral `n` in -252..=254, through the subnormals.

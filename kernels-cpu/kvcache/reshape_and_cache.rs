@@ -50,12 +50,18 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &ReshapeAndCache<'_>, units: Range<usize>, 
 /// # Safety
 /// `S`'s features; the token and its place are inside the tensors.
 #[inline(always)]
-unsafe fn token<S: Isa, A: Elem, B: Elem>(from: &View<'_>, to: &ViewMut<'_>, t: usize, (block, row): (usize, usize)) {
+unsafe fn token<S: Isa, A: Elem, B: Elem>(
+    from: &View<'_>,
+    to: &ViewMut<'_>,
+    t: usize,
+    (block, row): (usize, usize),
+) {
     for h in 0..from.dim(1) {
         // SAFETY: every index is inside its dimension.
         unsafe {
             let source = from.as_ptr::<A>().add(t * from.stride(0) + h * from.stride(1));
-            let target = to.as_mut_ptr::<B>().add(block * to.stride(0) + row * to.stride(1) + h * to.stride(2));
+            let target =
+                to.as_mut_ptr::<B>().add(block * to.stride(0) + row * to.stride(1) + h * to.stride(2));
             match <A as Element>::DTYPE == <B as Element>::DTYPE {
                 true => target.copy_from_nonoverlapping(source.cast(), from.dim(2)),
                 false => convert::<S, A, B>(source, target, from.dim(2)),

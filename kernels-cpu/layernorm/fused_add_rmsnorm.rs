@@ -52,7 +52,14 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &FusedAddRmsNorm<'_>, units: Range<usize>, 
 /// # Safety
 /// `S`'s features; pointers valid for `cols` elements.
 #[inline(always)]
-unsafe fn row<S: Isa, T: Elem>(x: *mut T, residual: *mut T, w: *const T, sums: *mut f32, cols: usize, eps: f32) {
+unsafe fn row<S: Isa, T: Elem>(
+    x: *mut T,
+    residual: *mut T,
+    w: *const T,
+    sums: *mut f32,
+    cols: usize,
+    eps: f32,
+) {
     // SAFETY: every offset is below cols.
     unsafe {
         let full = cols - cols % S::W;
@@ -68,7 +75,8 @@ unsafe fn row<S: Isa, T: Elem>(x: *mut T, residual: *mut T, w: *const T, sums: *
             k ^= 1;
         }
         if tail > 0 {
-            let (xt, rt) = (load_tail::<S, T>(x.add(full), tail, 0.0), load_tail::<S, T>(residual.add(full), tail, 0.0));
+            let (xt, rt) =
+                (load_tail::<S, T>(x.add(full), tail, 0.0), load_tail::<S, T>(residual.add(full), tail, 0.0));
             let s = S::add(xt, rt);
             store_tail::<S, T>(residual.add(full), s, tail);
             store_tail::<S, f32>(sums.add(full), s, tail);
@@ -82,7 +90,8 @@ unsafe fn row<S: Isa, T: Elem>(x: *mut T, residual: *mut T, w: *const T, sums: *
             i += S::W;
         }
         if tail > 0 {
-            let (st, wt) = (load_tail::<S, f32>(sums.add(full), tail, 0.0), load_tail::<S, T>(w.add(full), tail, 0.0));
+            let (st, wt) =
+                (load_tail::<S, f32>(sums.add(full), tail, 0.0), load_tail::<S, T>(w.add(full), tail, 0.0));
             store_tail::<S, T>(x.add(full), S::mul(S::mul(st, scale), wt), tail);
         }
     }

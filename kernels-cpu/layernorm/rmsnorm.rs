@@ -47,7 +47,8 @@ unsafe fn row<S: Isa, T: Elem>(x: *const T, w: *const T, out: *mut T, Rows { col
             i += S::W;
         }
         if tail > 0 {
-            let (xt, wt) = (load_tail::<S, T>(x.add(full), tail, 0.0), load_tail::<S, T>(w.add(full), tail, 0.0));
+            let (xt, wt) =
+                (load_tail::<S, T>(x.add(full), tail, 0.0), load_tail::<S, T>(w.add(full), tail, 0.0));
             store_tail::<S, T>(out.add(full), S::mul(S::mul(xt, scale), wt), tail);
         }
     }

@@ -42,7 +42,14 @@ pub unsafe fn dequantize<S: Isa, K: Sink<S>>(dtype: DType, b: &[u8], sink: &mut 
 /// # Safety
 /// As for [`dequantize`].
 #[inline(always)]
-unsafe fn affine<S: Isa, K: Sink<S>, const N: usize>(q: &[u8; N], offset: f32, scale: f32, min: f32, at: usize, sink: &mut K) {
+unsafe fn affine<S: Isa, K: Sink<S>, const N: usize>(
+    q: &[u8; N],
+    offset: f32,
+    scale: f32,
+    min: f32,
+    at: usize,
+    sink: &mut K,
+) {
     // SAFETY: every offset is below N.
     unsafe {
         let (o, d, m) = (S::splat(offset), S::splat(scale), S::splat(min));

@@ -186,7 +186,13 @@ unsafe fn find_border(a: &Sample<'_>, w: &[f32], ids: *mut u32) -> Border {
 ///
 /// # Safety
 /// `ids` is valid for `count` entries, and nobody else has a slice of it in use.
-unsafe fn sorted_bin<'a>(w: &[f32], ids: *mut u32, at: usize, bin: &impl Fn(f32) -> usize, count: usize) -> &'a [u32] {
+unsafe fn sorted_bin<'a>(
+    w: &[f32],
+    ids: *mut u32,
+    at: usize,
+    bin: &impl Fn(f32) -> usize,
+    count: usize,
+) -> &'a [u32] {
     let mut n = 0;
     for (i, weight) in w.iter().enumerate() {
         if bin(*weight) == at && n < count {

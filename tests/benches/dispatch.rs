@@ -55,7 +55,8 @@ fn median(mut v: Vec<f64>) -> f64 {
 
 fn main() -> Result<()> {
     const CALLS: u32 = 200_000;
-    let (x, mut out) = (Tensor::zeros(DType::F32, &[4], Device::cpu())?, Tensor::zeros(DType::F32, &[4], Device::cpu())?);
+    let (x, mut out) =
+        (Tensor::zeros(DType::F32, &[4], Device::cpu())?, Tensor::zeros(DType::F32, &[4], Device::cpu())?);
     let mut other = Tensor::zeros(DType::F32, &[4], Device::cpu())?;
     let mut checked = Nothing { x: x.view(), out: out.view_mut() }.check()?;
     let args = Nothing { x: x.view(), out: other.view_mut() };
@@ -117,7 +118,9 @@ fn build_ms() -> f64 {
             let formats = Formats::same(DTypeSet::FLOAT);
             let spec = KernelSpec { backend, variant, formats, ..KernelSpec::new(name, manifest, origin) };
             // SAFETY: `nothing` needs nothing.
-            parts.kernels.push(Box::leak(Box::new(unsafe { Kernel::<Nothing<'static>>::new(spec, nothing, None) })));
+            parts
+                .kernels
+                .push(Box::leak(Box::new(unsafe { Kernel::<Nothing<'static>>::new(spec, nothing, None) })));
         }
     }
     let times = (0..15).map(|_| {

@@ -15,7 +15,8 @@ kernels_core::op! {
 
 impl Toy<'_> {
     fn validate(&self) -> Result<Valid, CallError> {
-        Ok(Valid { key: Key::of(self.x.dtype()), empty: self.x.dim(0) == 0 })
+        let key = Key::of(self.x.dtype()).with_packed(self.x.packed());
+        Ok(Valid { key, empty: self.x.dim(0) == 0 })
     }
 }
 
@@ -73,7 +74,8 @@ unsafe impl Driver for StandIn {
     }
 }
 
-const CUDA_BOX: [Arch; 3] = [Arch::Cuda { major: 8, minor: 0 }, Arch::Cuda { major: 9, minor: 0 }, Arch::Unknown];
+const CUDA_BOX: [Arch; 3] =
+    [Arch::Cuda { major: 8, minor: 0 }, Arch::Cuda { major: 9, minor: 0 }, Arch::Unknown];
 
 fn leak<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
@@ -83,7 +85,11 @@ fn cuda() -> &'static dyn Driver {
     leak(StandIn { name: "stand-in", kind: DeviceKind::CUDA, platforms: Ok(CUDA_BOX.to_vec()) })
 }
 
-fn manifest(package: &'static str, backends: &[&'static str], driver: &'static dyn Driver) -> &'static Manifest {
+fn manifest(
+    package: &'static str,
+    backends: &[&'static str],
+    driver: &'static dyn Driver,
+) -> &'static Manifest {
     let backends: Vec<Backend> = backends.iter().map(|b| Backend(b)).collect();
     leak(Manifest { package, version: "1.0.0", backends: leak(backends), driver })
 }
@@ -120,8 +126,11 @@ fn chosen(registry: &Registry, platform: &str, key: Option<Key>) -> Option<Strin
 #[test]
 fn capability_windows_are_inclusive_at_both_ends() {
     let m = manifest("k", &["a"], cuda());
-    let r = registry(&[m], &[KernelSpec { requires: leak([Requirement::cuda(80, 90)]), ..spec(m, "a", 1) }]).unwrap();
-    for (arch, fits) in [("sm_75", false), ("sm_80", true), ("sm_86", true), ("sm_90", true), ("sm_100", false)] {
+    let r = registry(&[m], &[KernelSpec { requires: leak([Requirement::cuda(80, 90)]), ..spec(m, "a", 1) }])
+        .unwrap();
+    for (arch, fits) in
+        [("sm_75", false), ("sm_80", true), ("sm_86", true), ("sm_90", true), ("sm_100", false)]
+    {
         assert_eq!(chosen(&r, arch, None).is_some(), fits, "{arch}");
     }
 }
@@ -129,7 +138,9 @@ fn capability_windows_are_inclusive_at_both_ends() {
 #[test]
 fn exact_sets_do_not_reach_later_architectures() {
     let m = manifest("k", &["a"], cuda());
-    let r = registry(&[m], &[KernelSpec { requires: leak([Requirement::cuda_exact(&[90])]), ..spec(m, "a", 1) }]).unwrap();
+    let r =
+        registry(&[m], &[KernelSpec { requires: leak([Requirement::cuda_exact(&[90])]), ..spec(m, "a", 1) }])
+            .unwrap();
     assert!(chosen(&r, "sm_90", None).is_some() && chosen(&r, "sm_100", None).is_none());
 }
 
@@ -138,7 +149,9 @@ fn clauses_have_or_meaning_across_kinds() {
     let m = manifest("k", &["a"], cuda());
     let requires = leak([Requirement::cuda(90, u32::MAX), Requirement::gfx(&["gfx942", "gfx950"])]);
     let r = registry(&[m], &[KernelSpec { requires, ..spec(m, "a", 1) }]).unwrap();
-    for (platform, fits) in [("sm_90", true), ("gfx942", true), ("sm_80", false), ("gfx1100", false), ("avx2", false)] {
+    for (platform, fits) in
+        [("sm_90", true), ("gfx942", true), ("sm_80", false), ("gfx1100", false), ("avx2", false)]
+    {
         assert_eq!(chosen(&r, platform, None).is_some(), fits, "{platform}");
     }
 }
@@ -154,7 +167,8 @@ fn no_clause_means_every_device_of_the_drivers_kind_and_no_other() {
 #[test]
 fn an_unknown_architecture_never_satisfies_a_bound() {
     let m = manifest("k", &["a", "b"], cuda());
-    let bounded = KernelSpec { requires: leak([Requirement::cuda(0, u32::MAX)]), priority: 9, ..spec(m, "a", 1) };
+    let bounded =
+        KernelSpec { requires: leak([Requirement::cuda(0, u32::MAX)]), priority: 9, ..spec(m, "a", 1) };
     let r = registry(&[m], &[bounded, spec(m, "b", 2)]).unwrap();
     let device = r.device("cuda:2").unwrap();
     let decision = Selector::new(&r, device).explain("toy.op", None, None).unwrap();
@@ -167,7 +181,9 @@ fn several_usable_backends_are_ambiguous_for_the_strict_form_and_ranked_for_call
     let m = manifest("k", &["a", "b"], &HOST);
     let r = registry(&[m], &[spec(m, "b", 1), spec(m, "a", 2)]).unwrap();
     let s = Selector::new(&r, Device::cpu());
-    let Err(Error::Select(SelectError::Ambiguous { usable, .. })) = s.select("toy.op") else { panic!("not ambiguous") };
+    let Err(Error::Select(SelectError::Ambiguous { usable, .. })) = s.select("toy.op") else {
+        panic!("not ambiguous")
+    };
     assert_eq!(usable, [Backend("a"), Backend("b")]);
     assert_eq!(chosen(&r, "portable", None).unwrap(), "a-toy.op-float", "of equals the first by name");
 }
@@ -241,9 +257,11 @@ fn unknown_names_are_errors_with_the_nearest_right_name() {
 fn none_usable_says_the_sentence_each_reason_and_the_fix() {
     let gpu = manifest("g", &["nvrtc"], cuda());
     let host = manifest("h", &["simd", "reference"], &HOST);
-    let avx = KernelSpec { requires: leak([Requirement::cpu(CpuFeatures::AVX512_TIER)]), ..spec(host, "simd", 1) };
+    let avx =
+        KernelSpec { requires: leak([Requirement::cpu(CpuFeatures::AVX512_TIER)]), ..spec(host, "simd", 1) };
     let r = registry(&[gpu, host], &[avx, spec(gpu, "nvrtc", 2), spec(host, "reference", 3)]).unwrap();
-    let rocm = leak(StandIn { name: "r", kind: DeviceKind::ROCM, platforms: Ok(vec![Arch::Gfx("gfx942".into())]) });
+    let rocm =
+        leak(StandIn { name: "r", kind: DeviceKind::ROCM, platforms: Ok(vec![Arch::Gfx("gfx942".into())]) });
     let device = Device::of_driver(rocm).unwrap()[0];
     let error = Selector::new(&r, device).select("toy.op").err().unwrap();
     let text = error.to_string();
@@ -273,20 +291,30 @@ fn element_types_and_gates_reject_with_their_reason() {
         }
     }
     let m = manifest("k", &["a"], &HOST);
-    let only = KernelSpec { formats: Formats::same(DTypeSet::of(&[DType::F32])), gate: Some(even), ..spec(m, "a", 1) };
+    let only = KernelSpec {
+        formats: Formats::same(DTypeSet::of(&[DType::F32])),
+        gate: Some(even),
+        ..spec(m, "a", 1)
+    };
     let r = registry(&[m], &[only]).unwrap();
     assert!(chosen(&r, "portable", Some(Key::of(DType::F32).with_fact(4))).is_some());
     assert!(chosen(&r, "portable", Some(Key::of(DType::F32).with_fact(3))).is_none());
     let platform = Platform::described("portable").unwrap();
     let decision = r.explain("toy.op", &platform, Some(&Key::of(DType::BF16).with_fact(3)), None).unwrap();
     let reasons: Vec<_> = decision.candidates[0].reasons.iter().map(|r| r.to_string()).collect();
-    assert_eq!(reasons, ["does not take bf16 (takes f32)", "takes an even size, not 3"], "all reasons, not the first");
+    assert_eq!(
+        reasons,
+        ["does not take bf16 (takes f32)", "takes an even size, not 3"],
+        "all reasons, not the first"
+    );
 }
 
 #[test]
 fn the_policy_decides_about_experimental_kernels_and_pins_backends() {
     let m = manifest("k", &["a", "b"], &HOST);
-    let r = registry(&[m], &[KernelSpec { experimental: true, priority: 5, ..spec(m, "a", 1) }, spec(m, "b", 2)]).unwrap();
+    let r =
+        registry(&[m], &[KernelSpec { experimental: true, priority: 5, ..spec(m, "a", 1) }, spec(m, "b", 2)])
+            .unwrap();
     assert_eq!(chosen(&r, "portable", None).unwrap(), "b-toy.op-float");
     r.set_policy(Policy { experimental: true, ..Policy::default() }).unwrap();
     assert_eq!(chosen(&r, "portable", None).unwrap(), "a-toy.op-float");
@@ -319,7 +347,10 @@ fn two_kernels_for_one_place_are_an_error_that_names_both_sites() {
     let error = registry(&[m], &[spec(m, "a", 11), spec(m, "a", 22)]).err().unwrap();
     let text = error.to_string();
     assert!(matches!(error, BuildError::DuplicateKernel { .. }));
-    assert!(text.contains("kernel.rs:11") && text.contains("kernel.rs:22") && text.contains("replaces"), "{text}");
+    assert!(
+        text.contains("kernel.rs:11") && text.contains("kernel.rs:22") && text.contains("replaces"),
+        "{text}"
+    );
     let apart = KernelSpec { formats: Formats::same(DTypeSet::of(&[DType::I8])), ..spec(m, "a", 22) };
     assert!(registry(&[m], &[spec(m, "a", 11), apart]).is_ok(), "other element types are another place");
 }
@@ -337,7 +368,9 @@ fn replacing_a_kernel_is_explicit() {
 #[test]
 fn link_integrity_has_words_for_each_missing_half() {
     let m = manifest("kernels-foo", &["a"], &HOST);
-    let fail = |manifests: &[&'static Manifest], specs: &[KernelSpec], on: &'static [(&'static str, &'static str)]| {
+    let fail = |manifests: &[&'static Manifest],
+                specs: &[KernelSpec],
+                on: &'static [(&'static str, &'static str)]| {
         let kernels = specs.iter().map(|s| kernel(*s)).collect();
         let features = vec![leak(FeatureReport { package: "facade", on, off: &[] })];
         let parts = Parts { ops: vec![toy_op()], kernels, manifests: manifests.to_vec(), features };
@@ -373,7 +406,11 @@ fn devices_resolve_by_name_and_their_absence_has_words() {
     let broken = leak(StandIn {
         name: "broken",
         kind: DeviceKind("npu"),
-        platforms: Err(Reason::RuntimeMissing { library: "libnpu".into(), tried: vec!["libnpu.so".into()], fix: "install it".into() }),
+        platforms: Err(Reason::RuntimeMissing {
+            library: "libnpu".into(),
+            tried: vec!["libnpu.so".into()],
+            fix: "install it".into(),
+        }),
     });
     let (gpu, npu) = (manifest("g", &["a"], cuda()), manifest("n", &["b"], broken));
     let r = registry(&[gpu, npu], &[spec(gpu, "a", 1), spec(npu, "b", 2)]).unwrap();
@@ -406,7 +443,11 @@ fn each_device_of_a_mixed_box_resolves_by_itself() {
 #[test]
 fn a_selection_calls_only_arguments_of_its_device_and_class() {
     let m = manifest("k", &["a"], cuda());
-    let r = registry(&[m], &[KernelSpec { formats: Formats::same(DTypeSet::of(&[DType::F32])), ..spec(m, "a", 1) }]).unwrap();
+    let r = registry(
+        &[m],
+        &[KernelSpec { formats: Formats::same(DTypeSet::of(&[DType::F32])), ..spec(m, "a", 1) }],
+    )
+    .unwrap();
     let (first, second) = (r.device("cuda:0").unwrap(), r.device("cuda:1").unwrap());
     let selected = Selector::new(&r, first).select("toy.op").unwrap().typed::<Toy<'static>>().unwrap();
     let run = |dtype, device: Device| -> Result<Vec<f32>> {
@@ -430,4 +471,67 @@ fn tensors_of_two_devices_in_one_call_are_an_error_that_names_both() {
     let mut out = Tensor::zeros(DType::F32, &[2], r.device("cuda:0").unwrap()).unwrap();
     let text = Toy { x: x.view(), out: out.view_mut() }.check().err().unwrap().to_string();
     assert!(text.contains("\"x\" is on cpu") && text.contains("\"out\" is on cuda:0"), "{text}");
+}
+
+/// A layout of its own: the elements backwards.
+unsafe fn backwards(_: &Ctx, weight: &View<'_>) -> Result<Tensor, Error> {
+    // SAFETY: the test's weights are dense f32 on the host.
+    let plain = unsafe { std::slice::from_raw_parts(weight.as_ptr::<f32>(), weight.dim(0)) };
+    Tensor::from_slice(
+        &plain.iter().rev().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>(),
+        &[4 * plain.len()],
+    )
+}
+
+unsafe fn copy_packed(_: &Ctx, a: &Toy<'_>) -> Result<(), RunError> {
+    let n = a.x.dim(0);
+    for i in 0..n {
+        let at = if a.x.packed() == PackedFor::NOBODY { i } else { n - 1 - i };
+        // SAFETY: both have x's elements, f32.
+        unsafe { a.out.as_mut_ptr::<f32>().add(i).write(*a.x.as_ptr::<f32>().add(at)) };
+    }
+    Ok(())
+}
+
+#[test]
+fn a_packed_weight_belongs_to_the_kernel_that_packed_it() {
+    let m = manifest("k", &["packs", "plain"], &HOST);
+    let packs = KernelSpec { prepack: Some(backwards), priority: 1, ..spec(m, "packs", 1) };
+    // SAFETY: `copy_packed` needs nothing of the device.
+    let packs = leak(unsafe { Kernel::<Toy<'static>>::new(packs, copy_packed, None) });
+    let kernels: Vec<&'static dyn AnyKernel> = vec![packs, kernel(spec(m, "plain", 2))];
+    let r = Registry::build(Parts { ops: vec![toy_op()], kernels, manifests: vec![m], features: vec![] })
+        .unwrap();
+    let s = Selector::new(&r, Device::cpu());
+    let weight = Tensor::from_slice(&[1f32, 2.0, 3.0], &[3]).unwrap();
+    let packed = s.prepack("toy.op", &Key::of(DType::F32), &weight.view()).unwrap().unwrap();
+    assert_eq!((packed.kernel().as_str(), packed.bytes()), ("packs-toy.op-float", 12));
+
+    let mut out = Tensor::zeros(DType::F32, &[3], Device::cpu()).unwrap();
+    let mut checked = Toy { x: packed.view(), out: out.view_mut() }.check().unwrap();
+    let decision = s.explain("toy.op", Some(&checked.key()), None).unwrap();
+    assert_eq!(decision.chosen().unwrap().backend, Backend("packs"));
+    let why = decision.candidates[1].reasons[0].to_string();
+    assert_eq!(why, "the weight is packed for packs-toy.op-float");
+    s.select_backend("toy.op", Backend("packs"))
+        .unwrap()
+        .typed::<Toy<'static>>()
+        .unwrap()
+        .call(&mut checked)
+        .unwrap();
+    assert!(
+        s.select_backend("toy.op", Backend("plain"))
+            .unwrap()
+            .typed::<Toy<'static>>()
+            .unwrap()
+            .call(&mut checked)
+            .is_err()
+    );
+    drop(checked);
+    assert_eq!(out.to_f32_vec().unwrap(), [1.0, 2.0, 3.0]);
+    assert!(packed.view().narrow(0, 0, 2).is_none(), "nobody else knows where its elements are");
+
+    // A kernel that takes weights as they are has nothing to pack.
+    r.set_policy(Policy::parse("plain", &r).unwrap()).unwrap();
+    assert!(s.prepack("toy.op", &Key::of(DType::F32), &weight.view()).unwrap().is_none());
 }

@@ -53,7 +53,10 @@ impl SiluAndMul<'_> {
         let mut shape = self.x.shape().to_vec();
         shape.pop();
         if rows.cols % 2 != 0 {
-            return Err(x.shape_error(format!("the last dimension holds gate and up, so it is even; {} given", rows.cols)));
+            return Err(x.shape_error(format!(
+                "the last dimension holds gate and up, so it is even; {} given",
+                rows.cols
+            )));
         }
         shape.push(rows.cols / 2);
         out.shape(&shape)?.rows()?;
@@ -94,7 +97,9 @@ impl Contract for SiluAndMul<'static> {
         let mut cases = Vec::new();
         for dtype in FLOATS {
             // 3420 is a size on which an alignment check on 2d instead of d goes wrong.
-            for (rows, d, gap) in [(1, 1, 0), (3, 17, 0), (2, 1536, 0), (5, 3420, 12), (0, 64, 0), (1, 11008, 0)] {
+            for (rows, d, gap) in
+                [(1, 1, 0), (3, 17, 0), (2, 1536, 0), (5, 3420, 12), (0, 64, 0), (1, 11008, 0)]
+            {
                 cases.push(case(dtype, rows, d, gap, 2.0));
             }
             // Where the exponential over- and underflows.
@@ -105,7 +110,10 @@ impl Contract for SiluAndMul<'static> {
     }
 
     fn bench_cases() -> Vec<Case<usize>> {
-        FLOATS.into_iter().flat_map(|d| [(1, 11008), (16, 11008), (512, 4096)].map(|(r, c)| case(d, r, c, 0, 2.0))).collect()
+        FLOATS
+            .into_iter()
+            .flat_map(|d| [(1, 11008), (16, 11008), (512, 4096)].map(|(r, c)| case(d, r, c, 0, 2.0)))
+            .collect()
     }
 
     fn bind<'a>(d: &usize, tensors: &'a mut [Tensor]) -> Option<SiluAndMul<'a>> {

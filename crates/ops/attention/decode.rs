@@ -1,7 +1,7 @@
 //! `attention.decode`: one query token for each sequence, over its paged keys and values.
 
 use super::paged::{Tensors, check, decode_spans, reference as paged_reference};
-use crate::data::{ints, normal, unwritten};
+use crate::data::{ints, normal, poison, unwritten};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
 
@@ -126,6 +126,13 @@ impl Contract for Decode<'static> {
                 cases.push(case(dtype, cache, &[70], 3, 3, 33, 32, 1.0));
                 cases.push(case(dtype, cache, &[300, 5], 8, 1, 128, 64, 4.0));
                 cases.push(case(dtype, cache, &[], 2, 1, 64, 16, 1.0));
+                // A NaN query head, a NaN key and a NaN value: each makes what reads it NaN, and nothing else.
+                for tensor in 0..3 {
+                    let mut with_nan = case(dtype, cache, &[20, 9], 4, 2, 24, 8, 1.0);
+                    poison(&mut with_nan.tensors[tensor], 30);
+                    with_nan.name = format!("{}, a NaN in tensor {tensor}", with_nan.name);
+                    cases.push(with_nan);
+                }
             }
         }
         cases
@@ -158,7 +165,8 @@ impl Contract for Decode<'static> {
 
     fn cost(a: &Decode<'_>) -> Cost {
         // SAFETY: contract cases live on the host.
-        let tokens: i64 = (0..a.seq_lens.dim(0)).map(|i| unsafe { crate::element::index(&a.seq_lens, i) }).sum();
+        let tokens: i64 =
+            (0..a.seq_lens.dim(0)).map(|i| unsafe { crate::element::index(&a.seq_lens, i) }).sum();
         let (tokens, dim) = (tokens as u64, a.q.dim(2) as u64);
         let row = a.key_cache.dim(2) as u64 * dim * a.key_cache.dtype().block_bytes() as u64;
         let flops = 4 * tokens * a.q.dim(1) as u64 * dim;
@@ -188,6 +196,8 @@ fn case(
         unwritten(DType::F32, &[batch, heads]),
     ];
     let shown = if batch > 4 { format!("{batch} of {}", lens[0]) } else { format!("{lens:?}") };
-    let name = format!("{dtype}, {cache} cache, lengths {shown}, {heads}/{kv_heads} heads of {dim}, blocks of {block_size}");
+    let name = format!(
+        "{dtype}, {cache} cache, lengths {shown}, {heads}/{kv_heads} heads of {dim}, blocks of {block_size}"
+    );
     Case { name, tensors, params: sharpness / (dim as f32).sqrt() }
 }

@@ -21,7 +21,9 @@ pub(super) fn check(
     let kv_heads = key_cache.dim(2);
     keys.shape(&[key_cache.dim(0), key_cache.dim(1), kv_heads, dim])?;
     if heads > 0 && (kv_heads == 0 || heads % kv_heads != 0) {
-        return Err(keys.shape_error(format!("num_heads {heads} is not a multiple of num_kv_heads {kv_heads}")));
+        return Err(
+            keys.shape_error(format!("num_heads {heads} is not a multiple of num_kv_heads {kv_heads}"))
+        );
     }
     arg("value_cache", value_cache).like(keys)?.shape(key_cache.shape())?.dense_last()?;
     let table = arg("block_table", block_table).dtype(crate::args::INDEX)?.rank(2)?.dense_last()?;
@@ -53,7 +55,11 @@ impl Sequence {
     /// How many tokens row `i` of this sequence sees.
     #[inline]
     pub fn visible(&self, i: usize) -> usize {
-        if self.causal { (self.kv_len + i + 1).saturating_sub(self.rows).min(self.kv_len) } else { self.kv_len }
+        if self.causal {
+            (self.kv_len + i + 1).saturating_sub(self.rows).min(self.kv_len)
+        } else {
+            self.kv_len
+        }
     }
 }
 
@@ -185,7 +191,14 @@ pub(super) unsafe fn reference(ctx: &Ctx, t: &Tensors<'_, '_>, spans: &Spans<'_>
 ///
 /// # Safety
 /// Checked arguments on the host; `row` and `head` inside q.
-unsafe fn one(ctx: &Ctx, t: &Tensors<'_, '_>, sequence: Option<usize>, row: usize, head: usize, visible: usize) {
+unsafe fn one(
+    ctx: &Ctx,
+    t: &Tensors<'_, '_>,
+    sequence: Option<usize>,
+    row: usize,
+    head: usize,
+    visible: usize,
+) {
     let (dim, blocks, block_size) = (t.q.dim(2), t.key_cache.dim(0), t.key_cache.dim(1));
     let kv_head = head / (t.q.dim(1) / t.key_cache.dim(2));
     let mut scores = Vec::new();
@@ -207,8 +220,11 @@ unsafe fn one(ctx: &Ctx, t: &Tensors<'_, '_>, sequence: Option<usize>, row: usiz
         let dot: f64 = unsafe { (0..dim).map(|i| at(t.q, query + i) * at(t.key_cache, key + i)).sum() };
         scores.push((dot * f64::from(t.sm_scale), value));
     }
-    let max = scores.iter().map(|s| s.0).fold(f64::NEG_INFINITY, f64::max);
-    let weights: Vec<f64> = scores.iter().map(|s| if max == f64::NEG_INFINITY { 0.0 } else { (s.0 - max).exp() }).collect();
+    // A NaN score is not passed over, as `f64::max` would.
+    let largest = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
+    let max = scores.iter().map(|s| s.0).fold(f64::NEG_INFINITY, largest);
+    let weights: Vec<f64> =
+        scores.iter().map(|s| if max == f64::NEG_INFINITY { 0.0 } else { (s.0 - max).exp() }).collect();
     let total: f64 = weights.iter().sum();
     let target = row * t.out.stride(0) + head * t.out.stride(1);
     for i in 0..dim {

@@ -2,7 +2,7 @@
 
 use super::paged::{Tensors, check, prefill_spans, reference as paged_reference};
 use crate::args::Arg;
-use crate::data::{Rng, ints, normal, unwritten};
+use crate::data::{Rng, ints, normal, poison, unwritten};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
 
@@ -55,7 +55,8 @@ pub fn prefill<'a>(
     // SAFETY: the kernel writes every element; on an error the tensor is dropped unread.
     let mut out = unsafe { Tensor::uninit(q.dtype(), q.shape(), q.device())? };
     let (key_cache, value_cache): (View<'_>, View<'_>) = (key_cache.into(), value_cache.into());
-    let (table, lens, offsets): (View<'_>, View<'_>, View<'_>) = (block_table.into(), seq_lens.into(), qo_indptr.into());
+    let (table, lens, offsets): (View<'_>, View<'_>, View<'_>) =
+        (block_table.into(), seq_lens.into(), qo_indptr.into());
     prefill_into(q, key_cache, value_cache, table, lens, offsets, sm_scale, is_causal, &mut out)?;
     Ok(out)
 }
@@ -145,6 +146,12 @@ impl Contract for Prefill<'static> {
                 cases.push(case(dtype, cache, &[(9, 70)], 3, 3, 33, 32, true));
                 cases.push(case(dtype, cache, &[(40, 40), (2, 1)], 8, 1, 128, 16, true));
                 cases.push(case(dtype, cache, &[(4, 30), (2, 0)], 4, 2, 64, 16, false));
+                // The last token's value is NaN: the tokens before it do not see it.
+                let mut with_nan = case(dtype, cache, &[(7, 7)], 3, 1, 24, 8, true);
+                poison(&mut with_nan.tensors[2], 24 * 6 + 3);
+                poison(&mut with_nan.tensors[2], 24 * (8 + 6) + 3);
+                with_nan.name.push_str(", the last value NaN");
+                cases.push(with_nan);
             }
         }
         cases
@@ -230,6 +237,8 @@ fn case(
         unwritten(DType::F32, &[rows, heads]),
     ];
     let causal = if is_causal { "causal" } else { "full" };
-    let name = format!("{dtype}, {cache} cache, (new, all) {sequences:?}, {heads}/{kv_heads} heads of {dim}, {causal}");
+    let name = format!(
+        "{dtype}, {cache} cache, (new, all) {sequences:?}, {heads}/{kv_heads} heads of {dim}, {causal}"
+    );
     Case { name, tensors, params: (1.0 / (dim as f32).sqrt(), is_causal) }
 }

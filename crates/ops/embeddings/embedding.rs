@@ -105,7 +105,9 @@ impl Contract for Embedding<'static> {
     }
 
     fn bench_cases() -> Vec<Case<()>> {
-        [DType::F32, DType::BF16, DType::Q8_0, DType::Q4K].map(|t| case(t, DType::F32, DType::I32, 512, 4096)).into()
+        [DType::F32, DType::BF16, DType::Q8_0, DType::Q4K]
+            .map(|t| case(t, DType::F32, DType::I32, 512, 4096))
+            .into()
     }
 
     fn bind<'a>(_: &(), tensors: &'a mut [Tensor]) -> Option<Embedding<'a>> {
@@ -114,7 +116,11 @@ impl Contract for Embedding<'static> {
     }
 
     fn tolerance(key: Key) -> Tolerance {
-        if key.dtype == DType::F32 { Tolerance::EXACT } else { Tolerance::rounded(key, 1.01, 0.0).at_least_subnormal(key) }
+        if key.dtype == DType::F32 {
+            Tolerance::EXACT
+        } else {
+            Tolerance::rounded(key, 1.01, 0.0).at_least_subnormal(key)
+        }
     }
 
     fn cost(a: &Embedding<'_>) -> Cost {

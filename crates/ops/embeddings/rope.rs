@@ -4,7 +4,7 @@
 //! are (j, j + rotary_dim / 2) for neox, (2j, 2j + 1) for interleaved.
 
 use crate::args::Arg;
-use crate::data::{ints, normal};
+use crate::data::{ints, normal, poison};
 use crate::element::{at, below, index, put};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
@@ -39,7 +39,14 @@ pub fn rope<'a>(
     cos_sin_cache: impl Into<View<'a>>,
     is_neox: bool,
 ) -> Result<()> {
-    Rope { positions: positions.into(), q: q.into(), k: k.into(), cos_sin_cache: cos_sin_cache.into(), is_neox }.run()
+    Rope {
+        positions: positions.into(),
+        q: q.into(),
+        k: k.into(),
+        cos_sin_cache: cos_sin_cache.into(),
+        is_neox,
+    }
+    .run()
 }
 
 /// The cache for `theta` on the host: angles position · theta^(−2j / rotary_dim), in f64, rounded to f32.
@@ -68,10 +75,15 @@ impl Rope<'_> {
         let cache = arg("cos_sin_cache", self.cos_sin_cache).dtype(DTypeSet::of(&[DType::F32]))?.rank(2)?;
         let rotary = cache.rows()?.cols;
         if rotary % 2 != 0 || rotary > dim {
-            return Err(cache.shape_error(format!("rotary_dim is even and at most head_dim {dim}; {rotary} given")));
+            return Err(
+                cache.shape_error(format!("rotary_dim is even and at most head_dim {dim}; {rotary} given"))
+            );
         }
         let heads = self.q.dim(1) + self.k.dim(1);
-        Ok(Valid { key: Key::of(self.q.dtype()).with_fact(dim), empty: tokens == 0 || rotary == 0 || heads == 0 })
+        Ok(Valid {
+            key: Key::of(self.q.dtype()).with_fact(dim),
+            empty: tokens == 0 || rotary == 0 || heads == 0,
+        })
     }
 }
 
@@ -131,13 +143,22 @@ impl Contract for Rope<'static> {
         let mut cases = Vec::new();
         for dtype in FLOATS {
             for is_neox in [true, false] {
-                for (tokens, q_heads, k_heads, dim, rotary) in
-                    [(5, 4, 2, 64, 64), (3, 9, 3, 64, 64), (2, 2, 1, 80, 20), (4, 3, 3, 6, 6), (1, 1, 1, 128, 96), (0, 4, 2, 64, 64)]
-                {
+                for (tokens, q_heads, k_heads, dim, rotary) in [
+                    (5, 4, 2, 64, 64),
+                    (3, 9, 3, 64, 64),
+                    (2, 2, 1, 80, 20),
+                    (4, 3, 3, 6, 6),
+                    (1, 1, 1, 128, 96),
+                    (0, 4, 2, 64, 64),
+                ] {
                     cases.push(case(dtype, tokens, q_heads, k_heads, dim, rotary, is_neox));
                 }
             }
         }
+        let mut with_nan = case(DType::F32, 3, 2, 1, 64, 64, true);
+        poison(&mut with_nan.tensors[1], 70);
+        with_nan.name.push_str(", a NaN");
+        cases.push(with_nan);
         cases
     }
 
@@ -150,7 +171,13 @@ impl Contract for Rope<'static> {
         let (q, rest) = qkv.view_mut().split_at(1, cut.q_heads * cut.dim)?;
         let (k, _v) = rest.split_at(1, cut.k_heads * cut.dim)?;
         let (q, k) = (q.split_dim(1, cut.dim)?, k.split_dim(1, cut.dim)?);
-        Some(Rope { positions: positions.view(), q, k, cos_sin_cache: cos_sin_cache.view(), is_neox: cut.is_neox })
+        Some(Rope {
+            positions: positions.view(),
+            q,
+            k,
+            cos_sin_cache: cos_sin_cache.view(),
+            is_neox: cut.is_neox,
+        })
     }
 
     fn tolerance(key: Key) -> Tolerance {
@@ -166,7 +193,15 @@ impl Contract for Rope<'static> {
     }
 }
 
-fn case(dtype: DType, tokens: usize, q_heads: usize, k_heads: usize, dim: usize, rotary: usize, is_neox: bool) -> Case<Cut> {
+fn case(
+    dtype: DType,
+    tokens: usize,
+    q_heads: usize,
+    k_heads: usize,
+    dim: usize,
+    rotary: usize,
+    is_neox: bool,
+) -> Case<Cut> {
     let positions: Vec<i64> = (0..tokens as i64).map(|t| t * 37 % 97).collect();
     let cache = cos_sin_cache(100, rotary, 10_000.0).unwrap_or_else(|e| panic!("test data: {e}"));
     let tensors = vec![
@@ -175,6 +210,7 @@ fn case(dtype: DType, tokens: usize, q_heads: usize, k_heads: usize, dim: usize,
         cache,
     ];
     let style = if is_neox { "neox" } else { "interleaved" };
-    let name = format!("{dtype} {style}, {tokens} tokens, {q_heads}+{k_heads} heads of {dim}, rotary_dim {rotary}");
+    let name =
+        format!("{dtype} {style}, {tokens} tokens, {q_heads}+{k_heads} heads of {dim}, rotary_dim {rotary}");
     Case { name, tensors, params: Cut { q_heads, k_heads, dim, is_neox } }
 }

@@ -1,7 +1,7 @@
 //! `gemm.linear`: out = x · weightᵀ + bias.
 
 use super::product;
-use crate::data::{blocks, normal, unwritten};
+use crate::data::{blocks, normal, poison, unwritten};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
 
@@ -26,7 +26,11 @@ kernels_core::op! {
 ///
 /// # Errors
 /// Shapes or types that do not fit, or no usable kernel.
-pub fn linear<'a>(x: impl Into<View<'a>>, weight: impl Into<View<'a>>, bias: Option<View<'a>>) -> Result<Tensor> {
+pub fn linear<'a>(
+    x: impl Into<View<'a>>,
+    weight: impl Into<View<'a>>,
+    bias: Option<View<'a>>,
+) -> Result<Tensor> {
     let (x, weight) = (x.into(), weight.into());
     let mut shape = x.shape().to_vec();
     shape.pop();
@@ -84,10 +88,18 @@ impl Contract for Linear<'static> {
         for x in FLOATS {
             for weight in WEIGHTS.iter() {
                 // One row, odd everything, several tiles, no rows, one of each.
-                for (size, gap) in [([1, 64, 64], 0), ([3, 17, 45], 3), ([21, 70, 300], 0), ([0, 5, 8], 0), ([1, 1, 1], 0)] {
+                for (size, gap) in
+                    [([1, 64, 64], 0), ([3, 17, 45], 3), ([21, 70, 300], 0), ([0, 5, 8], 0), ([1, 1, 1], 0)]
+                {
                     cases.push(case(x, weight, size, gap, gap == 0));
                 }
                 cases.push(case(x, weight, [64, 130, 576], 0, false));
+                for tensor in 0..2 {
+                    let mut with_nan = case(x, weight, [7, 6, 40], 0, true);
+                    poison(&mut with_nan.tensors[tensor], 85);
+                    with_nan.name.push_str(", a NaN");
+                    cases.push(with_nan);
+                }
             }
         }
         cases

@@ -1,7 +1,7 @@
 //! `gemm.linear_gguf`: out = x · weightᵀ + bias, the weight in GGUF blocks.
 
 use super::product;
-use crate::data::{blocks, normal, unwritten};
+use crate::data::{blocks, normal, poison, unwritten};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
 
@@ -26,7 +26,11 @@ kernels_core::op! {
 ///
 /// # Errors
 /// Shapes or types that do not fit, or no usable kernel.
-pub fn linear_gguf<'a>(x: impl Into<View<'a>>, weight: impl Into<View<'a>>, bias: Option<View<'a>>) -> Result<Tensor> {
+pub fn linear_gguf<'a>(
+    x: impl Into<View<'a>>,
+    weight: impl Into<View<'a>>,
+    bias: Option<View<'a>>,
+) -> Result<Tensor> {
     let (x, weight) = (x.into(), weight.into());
     let mut shape = x.shape().to_vec();
     shape.pop();
@@ -88,6 +92,10 @@ impl Contract for LinearGguf<'static> {
                 cases.push(case(x, weight, [7, 9, block], block, false));
                 cases.push(case(x, weight, [37, 70, 2 * block], 0, true));
                 cases.push(case(x, weight, [0, 4, block], 0, false));
+                let mut with_nan = case(x, weight, [3, 6, block], 0, true);
+                poison(&mut with_nan.tensors[0], block + 5);
+                with_nan.name.push_str(", a NaN");
+                cases.push(with_nan);
             }
         }
         cases

@@ -22,10 +22,14 @@ pub(super) fn check(
     let arg = |name, view| Arg::new(op, name, view);
     let input = arg("x", x).dtype(DTypeSet::FLOAT)?;
     let rows = input.rows()?;
-    let matrix = arg("weight", weight).dtype(weights)?.rank(2)?;
+    let matrix = arg("weight", weight).packable().dtype(weights)?.rank(2)?;
     let features = matrix.rows()?;
     if features.cols != rows.cols {
-        let detail = format!("[out_features, in_features] with in_features {} expected, {:?} given", rows.cols, weight.shape());
+        let detail = format!(
+            "[out_features, in_features] with in_features {} expected, {:?} given",
+            rows.cols,
+            weight.shape()
+        );
         return Err(matrix.shape_error(detail));
     }
     if let Some(bias) = bias {
@@ -36,6 +40,7 @@ pub(super) fn check(
     shape.push(features.rows);
     arg("out", out).like(input)?.shape(&shape)?.output()?.rows()?;
     let key = Key::of(x.dtype()).with_weight(weight.dtype()).with_fact(row_class(rows.rows));
+    let key = key.with_packed(weight.packed());
     Ok(Valid { key, empty: rows.rows == 0 || features.rows == 0 })
 }
 

@@ -51,10 +51,15 @@ impl ReshapeAndCache<'_> {
         let arg = |name, view| Arg::new(Self::OP, name, view);
         let key = arg("key", self.key).dtype(DTypeSet::FLOAT)?.rank(3)?.dense_last()?;
         arg("value", self.value).like(key)?.shape(self.key.shape())?.dense_last()?;
-        let cache = arg("key_cache", self.key_cache.as_view()).dtype(DTypeSet::FLOAT)?.rank(4)?.dense_last()?.output()?;
+        let cache = arg("key_cache", self.key_cache.as_view())
+            .dtype(DTypeSet::FLOAT)?
+            .rank(4)?
+            .dense_last()?
+            .output()?;
         let (tokens, heads, dim) = (self.key.dim(0), self.key.dim(1), self.key.dim(2));
         cache.shape(&[self.key_cache.dim(0), self.key_cache.dim(1), heads, dim])?;
-        let values = arg("value_cache", self.value_cache.as_view()).like(cache)?.shape(self.key_cache.shape())?;
+        let values =
+            arg("value_cache", self.value_cache.as_view()).like(cache)?.shape(self.key_cache.shape())?;
         values.dense_last()?.output()?;
         arg("slot_mapping", self.slot_mapping).indices(tokens)?;
         let key = Key::of(self.key.dtype()).with_weight(self.key_cache.dtype()).with_fact(dim);
@@ -142,7 +147,14 @@ impl Contract for ReshapeAndCache<'static> {
     }
 }
 
-fn case(dtype: DType, cache: DType, tokens: usize, heads: usize, dim: usize, block_size: usize) -> Case<(usize, usize)> {
+fn case(
+    dtype: DType,
+    cache: DType,
+    tokens: usize,
+    heads: usize,
+    dim: usize,
+    block_size: usize,
+) -> Case<(usize, usize)> {
     let blocks = tokens.div_ceil(block_size) + 2;
     // Backwards from the last slot, the second one skipped.
     let slot = |t: usize| if t == 1 { -1 } else { (blocks * block_size - 1 - t) as i64 };
@@ -153,5 +165,9 @@ fn case(dtype: DType, cache: DType, tokens: usize, heads: usize, dim: usize, blo
         unwritten(cache, &[blocks, block_size, heads, dim]),
         ints(DType::I64, &slots, &[tokens]),
     ];
-    Case { name: format!("{dtype} to {cache}, {tokens} tokens, {heads} heads of {dim}"), tensors, params: (heads * dim, dim) }
+    Case {
+        name: format!("{dtype} to {cache}, {tokens} tokens, {heads} heads of {dim}"),
+        tensors,
+        params: (heads * dim, dim),
+    }
 }

@@ -1,7 +1,7 @@
 //! `layernorm.fused_add_rmsnorm`: residual += x; x = rmsnorm(residual) · w, in place, in one pass.
 
 use crate::args::Arg;
-use crate::data::normal;
+use crate::data::{normal, poison};
 use crate::element::{at, put};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
@@ -52,7 +52,8 @@ unsafe fn reference(_: &Ctx, a: &FusedAddRmsNorm<'_>) -> Result<(), RunError> {
     for r in 0..x.rows {
         // SAFETY: r and i are inside the rows that the checks found; each element is read before it is written.
         unsafe {
-            let sum = |i| at(&a.x.as_view(), r * x.stride + i) + at(&a.residual.as_view(), r * res.stride + i);
+            let sum =
+                |i| at(&a.x.as_view(), r * x.stride + i) + at(&a.residual.as_view(), r * res.stride + i);
             let sums: Vec<f64> = (0..x.cols).map(sum).collect();
             let mean = sums.iter().map(|s| s * s).sum::<f64>() / x.cols as f64;
             let scale = 1.0 / (mean + f64::from(a.eps)).sqrt();
@@ -83,7 +84,16 @@ impl Contract for FusedAddRmsNorm<'static> {
     fn cases() -> Vec<Case<usize>> {
         let sizes = [(1, 1, 0), (3, 17, 0), (2, 576, 0), (5, 1368, 24), (1, 4096, 0), (0, 64, 0)];
         let of = |d| sizes.map(|(rows, cols, gap)| case(d, rows, cols, gap));
-        FLOATS.into_iter().flat_map(of).collect()
+        let mut cases: Vec<_> = FLOATS.into_iter().flat_map(of).collect();
+        for dtype in FLOATS {
+            for tensor in 0..2 {
+                let mut with_nan = case(dtype, 3, 40, 0);
+                poison(&mut with_nan.tensors[tensor], 47);
+                with_nan.name = format!("{dtype} a NaN in tensor {tensor}");
+                cases.push(with_nan);
+            }
+        }
+        cases
     }
 
     fn bench_cases() -> Vec<Case<usize>> {

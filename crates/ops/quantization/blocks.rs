@@ -36,7 +36,8 @@ pub fn value(dtype: DType, b: &[u8], i: usize) -> f64 {
             // Groups of 32; each two share 32 bytes, the even one in low nibbles.
             let (group, j) = (i / 32, i % 32);
             let (scale, min) = scale_and_min(&b[4..16], group);
-            let (nibbles, high) = if dtype == DType::Q4K { (&b[16..], 0) } else { (&b[48..], b[16 + j] >> group & 1) };
+            let (nibbles, high) =
+                if dtype == DType::Q4K { (&b[16..], 0) } else { (&b[48..], b[16 + j] >> group & 1) };
             let byte = nibbles[group / 2 * 32 + j];
             let q = (if group % 2 == 0 { byte & 15 } else { byte >> 4 }) | high << 4;
             half(0) * scale * f64::from(q) - half(2) * min
@@ -72,6 +73,8 @@ fn scale_and_min(s: &[u8], j: usize) -> (f64, f64) {
 pub unsafe fn element(view: &View<'_>, stride: usize, row: usize, col: usize) -> f64 {
     let (dtype, len, bytes) = (view.dtype(), view.dtype().block_len(), view.dtype().block_bytes());
     // SAFETY: by contract the block is inside the view.
-    let block = unsafe { std::slice::from_raw_parts(view.as_ptr::<u8>().add((row * stride + col) / len * bytes), bytes) };
+    let block = unsafe {
+        std::slice::from_raw_parts(view.as_ptr::<u8>().add((row * stride + col) / len * bytes), bytes)
+    };
     value(dtype, block, col % len)
 }

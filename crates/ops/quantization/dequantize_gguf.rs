@@ -82,7 +82,10 @@ impl Contract for DequantizeGguf<'static> {
         for weight in weights.iter() {
             for out in FLOATS {
                 let block = weight.block_len();
-                cases.extend([(3, block, 0), (2, 5 * block, block), (0, block, 0)].map(|(r, c, g)| case(weight, out, r, c, g)));
+                cases.extend(
+                    [(3, block, 0), (2, 5 * block, block), (0, block, 0)]
+                        .map(|(r, c, g)| case(weight, out, r, c, g)),
+                );
             }
         }
         cases
@@ -99,7 +102,11 @@ impl Contract for DequantizeGguf<'static> {
 
     fn tolerance(key: Key) -> Tolerance {
         // f32 arithmetic rounds each of these formats once, so f32 is exact; 16-bit results round twice.
-        if key.dtype == DType::F32 { Tolerance::EXACT } else { Tolerance::rounded(key, 1.01, 0.0).at_least_subnormal(key) }
+        if key.dtype == DType::F32 {
+            Tolerance::EXACT
+        } else {
+            Tolerance::rounded(key, 1.01, 0.0).at_least_subnormal(key)
+        }
     }
 
     fn cost(a: &DequantizeGguf<'_>) -> Cost {

@@ -90,9 +90,19 @@ impl Sample<'_> {
         if rows.cols > i32::MAX as usize {
             return Err(logits.shape_error(format!("at most {} tokens, so that ids are i32", i32::MAX)));
         }
-        arg("ids", self.ids.as_view()).dtype(DTypeSet::of(&[DType::I32]))?.shape(&[rows.rows])?.output()?.dense_last()?;
-        let check = |what, v: f32, ok, range| in_range(Self::OP, what, v.into(), ok, range, self.logits.device());
-        check("temperature", self.temperature, self.temperature >= 0.0 && self.temperature.is_finite(), "0 and above")?;
+        arg("ids", self.ids.as_view())
+            .dtype(DTypeSet::of(&[DType::I32]))?
+            .shape(&[rows.rows])?
+            .output()?
+            .dense_last()?;
+        let check =
+            |what, v: f32, ok, range| in_range(Self::OP, what, v.into(), ok, range, self.logits.device());
+        check(
+            "temperature",
+            self.temperature,
+            self.temperature >= 0.0 && self.temperature.is_finite(),
+            "0 and above",
+        )?;
         check("top_p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "above 0, to 1")?;
         check("min_p", self.min_p, (0.0..=1.0).contains(&self.min_p), "0 to 1")?;
         Ok(Valid { key: Key::of(self.logits.dtype()), empty: rows.rows == 0 })
@@ -210,12 +220,17 @@ impl Contract for Sample<'static> {
     }
 
     fn cost(a: &Sample<'_>) -> Cost {
-        Cost { read: a.logits.bytes() as u64, written: a.ids.bytes() as u64, flops: a.logits.layout().elements() as u64 }
+        Cost {
+            read: a.logits.bytes() as u64,
+            written: a.ids.bytes() as u64,
+            flops: a.logits.layout().elements() as u64,
+        }
     }
 }
 
 fn case(dtype: DType, rows: usize, cols: usize, gap: usize, draw: Draw) -> Case<(usize, Draw)> {
-    let tensors = vec![normal(draw.seed + 1, dtype, &[rows, cols + gap], 3.0), unwritten(DType::I32, &[rows])];
+    let tensors =
+        vec![normal(draw.seed + 1, dtype, &[rows, cols + gap], 3.0), unwritten(DType::I32, &[rows])];
     Case { name: format!("{dtype} [{rows}, {cols}] gap {gap} {draw:?}"), tensors, params: (cols, draw) }
 }
 

@@ -37,7 +37,11 @@ pub fn softmax<'a>(logits: impl Into<View<'a>>, temperature: f32) -> Result<Tens
 ///
 /// # Errors
 /// As [`softmax`].
-pub fn softmax_into<'a>(logits: impl Into<View<'a>>, temperature: f32, probs: impl Into<ViewMut<'a>>) -> Result<()> {
+pub fn softmax_into<'a>(
+    logits: impl Into<View<'a>>,
+    temperature: f32,
+    probs: impl Into<ViewMut<'a>>,
+) -> Result<()> {
     Softmax { logits: logits.into(), probs: probs.into(), temperature }.run()
 }
 
@@ -92,7 +96,12 @@ impl Contract for Softmax<'static> {
             for (rows, cols, gap) in [(1, 1, 0), (3, 17, 0), (2, 1000, 5), (0, 64, 0), (1, 49152, 0)] {
                 cases.push(case(dtype, rows, cols, gap, 0.7));
             }
-            for (value, all) in [(f32::NAN, false), (f32::INFINITY, false), (f32::NEG_INFINITY, false), (f32::NEG_INFINITY, true)] {
+            for (value, all) in [
+                (f32::NAN, false),
+                (f32::INFINITY, false),
+                (f32::NEG_INFINITY, false),
+                (f32::NEG_INFINITY, true),
+            ] {
                 cases.push(special(dtype, value, all));
             }
         }
