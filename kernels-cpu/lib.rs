@@ -1,4 +1,4 @@
-//! SIMD kernels for CPUs: one file an op, the algorithm written once over [`isa::Isa`] and compiled for
+//! SIMD kernels for CPUs: one file an op, the algorithm written once over `isa::Isa` and compiled for
 //! AVX-512, AVX2 with FMA, and the target's baseline. Requirements choose between them at run time.
 
 mod activation;

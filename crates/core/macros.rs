@@ -212,6 +212,8 @@ macro_rules! backend {
 /// # fn main() {}
 /// ```
 #[macro_export]
+// The manifest is the caller's crate's, not this one's.
+#[allow(clippy::crate_in_macro_def)]
 macro_rules! kernel {
     (unsafe {
         op: $op:ident,

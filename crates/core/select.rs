@@ -258,7 +258,7 @@ fn named(
         return Ok(at);
     }
     registry.check_backend(backend)?;
-    if !record.kernels.iter().any(|k| mine(k)) {
+    if !record.kernels.iter().any(mine) {
         let registered = decision(record, platform, key, policy).backends();
         let (op, features_off) = (record.info.name.into(), registry.features_off_names());
         return Err(SelectError::BackendNotRegistered { op, backend, registered, features_off }.into());

@@ -56,6 +56,22 @@ const STEPS: usize = 20_000;
 /// Independent sums: enough to hide the latency of the addition.
 const CHAINS: usize = 12;
 
+/// A macro and not a function of a closure: those do not inherit the target features.
+macro_rules! chains {
+    ($x:ident, |$s:ident, $v:ident| $step:expr) => {{
+        let mut sums = [[0f32; 16]; CHAINS];
+        for _ in 0..STEPS {
+            for k in 0..CHAINS {
+                for i in 0..16 {
+                    let ($s, $v) = (sums[k][i], $x[i]);
+                    sums[k][i] = $step;
+                }
+            }
+        }
+        sums.iter().flatten().sum()
+    }};
+}
+
 fn multiply_add(x: [f32; 16]) -> f32 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx512f") {
@@ -67,20 +83,7 @@ fn multiply_add(x: [f32; 16]) -> f32 {
         // SAFETY: the feature was just detected.
         return unsafe { chains_fma(x) };
     }
-    chains(x, |a, b, c| a * b + c)
-}
-
-#[inline(always)]
-fn chains(x: [f32; 16], multiply_add: impl Fn(f32, f32, f32) -> f32) -> f32 {
-    let mut sums = [[0f32; 16]; CHAINS];
-    for _ in 0..STEPS {
-        for sum in &mut sums {
-            for (s, x) in sum.iter_mut().zip(x) {
-                *s = multiply_add(*s, 0.5, x);
-            }
-        }
-    }
-    sums.iter().flatten().sum()
+    chains!(x, |s, x| s * 0.5 + x)
 }
 
 /// # Safety
@@ -88,7 +91,7 @@ fn chains(x: [f32; 16], multiply_add: impl Fn(f32, f32, f32) -> f32) -> f32 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn chains_avx512(x: [f32; 16]) -> f32 {
-    chains(x, f32::mul_add)
+    chains!(x, |s, x| s.mul_add(0.5, x))
 }
 
 /// # Safety
@@ -96,7 +99,7 @@ unsafe fn chains_avx512(x: [f32; 16]) -> f32 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx,fma")]
 unsafe fn chains_fma(x: [f32; 16]) -> f32 {
-    chains(x, f32::mul_add)
+    chains!(x, |s, x| s.mul_add(0.5, x))
 }
 
 fn read_all(src: &[u8]) -> u64 {

@@ -202,7 +202,7 @@ impl<R: Read + Seek> Gguf<R> {
     }
 
     /// The file's bytes from the start, for a tokenizer that reads the vocabulary itself.
-    pub(crate) fn from_start(&mut self) -> Result<&mut R> {
+    pub(crate) fn rewound(&mut self) -> Result<&mut R> {
         self.reader.seek(SeekFrom::Start(0))?;
         Ok(&mut self.reader)
     }

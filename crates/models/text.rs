@@ -17,7 +17,7 @@ impl Text {
     /// There is none, or none that the tokenizer knows.
     pub fn read<R: Read + Seek>(file: &mut Gguf<R>) -> Result<Text> {
         let fail = |e: shimmytok::Error| ModelError::Tokenizer(e.to_string());
-        Ok(Text { tokenizer: Tokenizer::from_reader(file.from_start()?).map_err(fail)? })
+        Ok(Text { tokenizer: Tokenizer::from_reader(file.rewound()?).map_err(fail)? })
     }
 
     /// Tokens of a text, with the begin-of-text token where the file asks for one; names of special tokens in

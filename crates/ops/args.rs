@@ -109,7 +109,7 @@ impl<'v> Arg<'v> {
 
     fn whole_blocks(self, cols: usize, stride: usize) -> Result<(), CallError> {
         let (dtype, block) = (self.view.dtype(), self.view.dtype().block_len());
-        match cols % block == 0 && stride % block == 0 {
+        match cols.is_multiple_of(block) && stride.is_multiple_of(block) {
             true => Ok(()),
             false => Err(self.shape_error(format!("rows of {cols} are not whole {dtype} blocks of {block}"))),
         }

@@ -134,7 +134,7 @@ impl Isa for Avx512 {
             let t = _mm512_mul_ps(x, _mm512_set1_ps(-std::f32::consts::LOG2_E));
             let f = _mm512_reduce_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(t);
             let mut p = _mm512_set1_ps(1.867_130_9e-3);
-            for c in [9.017_028e-3, 5.579_991_5e-2, 2.401_644_5e-1, 6.931_513_2e-1, 1.0] {
+            for c in [9.017_028e-3, 5.579_991_5e-2, 2.401_644_5e-1, 6.931_513e-1, 1.0] {
                 p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(c));
             }
             _mm512_rcp14_ps(_mm512_add_ps(_mm512_scalef_ps(p, t), _mm512_set1_ps(1.0)))

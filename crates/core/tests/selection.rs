@@ -527,7 +527,6 @@ fn a_packed_weight_belongs_to_the_kernel_that_packed_it() {
             .call(&mut checked)
             .is_err()
     );
-    drop(checked);
     assert_eq!(out.to_f32_vec().unwrap(), [1.0, 2.0, 3.0]);
     assert!(packed.view().narrow(0, 0, 2).is_none(), "nobody else knows where its elements are");
 
