@@ -54,7 +54,8 @@ unsafe impl Driver for Cuda {
         unsafe {
             let ptr = result::malloc_sync(bytes).map_err(words)?;
             if zeroed {
-                result::memset_d8_sync(ptr, 0, bytes).map_err(words)?;
+                result::memset_d8_async(ptr, 0, bytes, result::stream::null()).map_err(words)?;
+                result::stream::synchronize(result::stream::null()).map_err(words)?;
             }
             Ok(std::ptr::with_exposed_provenance_mut(ptr as usize))
         }
@@ -76,7 +77,11 @@ unsafe impl Driver for Cuda {
         }
         let _current = Current::of(device)?;
         // SAFETY: by contract.
-        unsafe { result::memcpy_htod_sync(address(dst), src) }.map_err(words)
+        unsafe {
+            result::memcpy_htod_async(address(dst), src, result::stream::null()).map_err(words)?;
+            // The source may be reused when this returns.
+            result::stream::synchronize(result::stream::null()).map_err(words)
+        }
     }
 
     unsafe fn download(&self, device: u32, dst: &mut [u8], src: *const u8) -> Result<(), String> {
@@ -85,7 +90,10 @@ unsafe impl Driver for Cuda {
         }
         let _current = Current::of(device)?;
         // SAFETY: by contract.
-        unsafe { result::memcpy_dtoh_sync(dst, address(src.cast_mut())) }.map_err(words)
+        unsafe {
+            result::memcpy_dtoh_async(dst, address(src.cast_mut()), result::stream::null()).map_err(words)?;
+            result::stream::synchronize(result::stream::null()).map_err(words)
+        }
     }
 
     fn synchronize(&self, device: u32) -> Result<(), String> {

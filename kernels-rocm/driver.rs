@@ -1,7 +1,7 @@
 //! The device seam over HIP.
 
 use crate::hip::{
-    ARCH_NAME, DEVICE_TO_HOST, HOST_TO_DEVICE, Hip, MULTIPROCESSORS, Missing, NAMES, PROPERTIES,
+    ARCH_NAME, DEVICE_TO_HOST, HOST_TO_DEVICE, Hip, MULTIPROCESSORS, Missing, NAMES, NULL_STREAM, PROPERTIES,
     TOTAL_MEMORY, WARP_SIZE, hip,
 };
 use kernels_core::{Arch, DeviceId, DeviceKind, Driver, Platform, Reason};
@@ -63,7 +63,8 @@ unsafe impl Driver for Rocm {
         unsafe {
             current.hip.check((current.hip.hipMalloc)(&mut ptr, bytes))?;
             if zeroed {
-                current.hip.check((current.hip.hipMemset)(ptr, 0, bytes))?;
+                current.hip.check((current.hip.hipMemsetAsync)(ptr, 0, bytes, NULL_STREAM))?;
+                current.hip.check((current.hip.hipStreamSynchronize)(NULL_STREAM))?;
             }
         }
         Ok(ptr.cast())
@@ -80,26 +81,35 @@ unsafe impl Driver for Rocm {
     }
 
     unsafe fn upload(&self, device: u32, dst: *mut u8, src: &[u8]) -> Result<(), String> {
-        let current = Current::of(device)?;
         // SAFETY: by contract.
-        let code =
-            unsafe { (current.hip.hipMemcpy)(dst.cast(), src.as_ptr().cast(), src.len(), HOST_TO_DEVICE) };
-        current.hip.check(code)
+        unsafe { copy(device, dst, src.as_ptr(), src.len(), HOST_TO_DEVICE) }
     }
 
     unsafe fn download(&self, device: u32, dst: &mut [u8], src: *const u8) -> Result<(), String> {
-        let current = Current::of(device)?;
         // SAFETY: by contract.
-        let code = unsafe {
-            (current.hip.hipMemcpy)(dst.as_mut_ptr().cast(), src.cast(), dst.len(), DEVICE_TO_HOST)
-        };
-        current.hip.check(code)
+        unsafe { copy(device, dst.as_mut_ptr(), src, dst.len(), DEVICE_TO_HOST) }
     }
 
     fn synchronize(&self, device: u32) -> Result<(), String> {
         let current = Current::of(device)?;
         // SAFETY: waits.
         current.hip.check(unsafe { (current.hip.hipDeviceSynchronize)() })
+    }
+}
+
+/// Copies, and returns when that is done.
+///
+/// # Safety
+/// Both sides are valid for `bytes`, each where `kind` says.
+unsafe fn copy(device: u32, dst: *mut u8, src: *const u8, bytes: usize, kind: c_int) -> Result<(), String> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let current = Current::of(device)?;
+    // SAFETY: by contract.
+    unsafe {
+        current.hip.check((current.hip.hipMemcpyAsync)(dst.cast(), src.cast(), bytes, kind, NULL_STREAM))?;
+        current.hip.check((current.hip.hipStreamSynchronize)(NULL_STREAM))
     }
 }
 
@@ -110,8 +120,10 @@ fn describe(hip: &Hip, ordinal: c_int, version: &str) -> Result<Platform, String
     // SAFETY: the buffer is larger than what the call writes; the other writes one integer.
     unsafe {
         hip.check((hip.hipGetDevicePropertiesR0600)(raw.as_mut_ptr(), ordinal))?;
-        // Informative only: a runtime that numbers it otherwise leaves 0.
-        let _ = (hip.hipDeviceGetAttribute)(&mut cores, MULTIPROCESSORS, ordinal);
+        if let Some(attribute) = hip.device_attribute {
+            // A runtime that numbers it otherwise leaves 0.
+            let _ = attribute(&mut cores, MULTIPROCESSORS, ordinal);
+        }
     }
     let text = |at: usize| {
         CStr::from_bytes_until_nul(&raw[at..]).map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()

@@ -30,6 +30,8 @@ macro_rules! entry_points {
         #[allow(non_snake_case)]
         pub struct Hip {
             $( pub $name: unsafe extern "C" fn($($arg),*) -> c_int, )*
+            /// Informative only, so a runtime without it will do.
+            pub device_attribute: Option<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int>,
             error_string: unsafe extern "C" fn(c_int) -> *const c_char,
             _library: Library,
         }
@@ -41,6 +43,7 @@ macro_rules! entry_points {
                     Ok(Hip {
                         $( $name: *library.get(concat!(stringify!($name), "\0").as_bytes())
                             .map_err(|_| concat!("symbol ", stringify!($name)))?, )*
+                        device_attribute: library.get(b"hipDeviceGetAttribute\0").ok().map(|s| *s),
                         error_string: *library.get(b"hipGetErrorString\0").map_err(|_| "symbol hipGetErrorString")?,
                         _library: library,
                     })
@@ -54,14 +57,14 @@ entry_points! {
     hipRuntimeGetVersion(*mut c_int),
     hipGetDeviceCount(*mut c_int),
     hipGetDevicePropertiesR0600(*mut u8, c_int),
-    hipDeviceGetAttribute(*mut c_int, c_int, c_int),
     hipGetDevice(*mut c_int),
     hipSetDevice(c_int),
     hipDeviceSynchronize(),
     hipMalloc(*mut *mut c_void, usize),
     hipFree(*mut c_void),
-    hipMemset(*mut c_void, c_int, usize),
-    hipMemcpy(*mut c_void, *const c_void, usize, c_int),
+    hipMemsetAsync(*mut c_void, c_int, usize, *mut c_void),
+    hipMemcpyAsync(*mut c_void, *const c_void, usize, c_int, *mut c_void),
+    hipStreamSynchronize(*mut c_void),
 }
 
 /// Why HIP is not to be had.
@@ -98,3 +101,6 @@ impl Hip {
         Err(format!("HIP error {code}: {}", unsafe { CStr::from_ptr(text) }.to_string_lossy()))
     }
 }
+
+/// The stream that every thread shares.
+pub const NULL_STREAM: *mut c_void = std::ptr::null_mut();

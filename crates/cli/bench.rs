@@ -1,16 +1,15 @@
 //! `kernels bench`
 
-use crate::{Outcome, check, output};
+use crate::which::Which;
+use crate::{Outcome, output};
+use kernels_core::Registry;
 use kernels_harness::{Filter, bench};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only ops of this name; `*` stands for anything
-    #[arg(long)]
-    op: Option<String>,
-    /// Only kernels of this backend (the reference is timed only when named)
-    #[arg(long)]
-    backend: Option<String>,
+    // The reference is timed only when named.
+    #[command(flatten)]
+    which: Which,
     /// Every usable variant of a backend, not only its best
     #[arg(long)]
     all_variants: bool,
@@ -23,7 +22,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let filter = Filter { all_variants: args.all_variants, ..check::filter(&args.op, &args.backend)? };
+    let filter = Filter { all_variants: args.all_variants, ..args.which.filter(Registry::linked()?)? };
     if let Some(threads) = args.threads {
         kernels_core::Device::cpu().set_threads(threads);
     }

@@ -1,57 +1,21 @@
 //! `kernels check`
 
+use crate::which::Which;
 use crate::{Failure, Outcome, output};
-use kernels_core::{Backend, Registry, intern, nearest};
-use kernels_harness::{Filter, parity};
+use kernels_core::{Backend, Registry};
+use kernels_harness::parity;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only ops of this name; `*` stands for anything
-    #[arg(long)]
-    op: Option<String>,
-    /// Only kernels of this backend, which must then run at least one case
-    #[arg(long)]
-    backend: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// As JSON
     #[arg(long)]
     json: bool,
 }
 
-/// A filter from a command's options, and an error for names that nothing has.
-pub fn filter(op: &Option<String>, backend: &Option<String>) -> Result<Filter, Failure> {
-    let registry = Registry::linked()?;
-    let filter = Filter {
-        ops: op.clone(),
-        backend: backend.as_ref().map(|b| Backend(intern(b))),
-        ..Filter::default()
-    };
-    if let Some(b) = filter.backend
-        && !registry.backends().contains(&b)
-    {
-        let near =
-            nearest(b.0, registry.backends().iter().map(|b| b.0)).map(|n| format!("; did you mean \"{n}\"?"));
-        let off: Vec<_> = registry.features_off().iter().map(|f| f.0).collect();
-        let off = if off.is_empty() {
-            String::new()
-        } else {
-            format!("\n  fix: it may come with a feature that is off: {off:?}")
-        };
-        return Err(Failure::Error(format!(
-            "no kernel of backend \"{b}\" is linked ({:?}){}{off}",
-            registry.backends(),
-            near.unwrap_or_default()
-        )));
-    }
-    if filter.kernels(registry).is_empty() {
-        let glob = op.as_deref().unwrap_or("*");
-        let near = nearest(glob, registry.ops().map(|o| o.name)).map(|n| format!("; did you mean \"{n}\"?"));
-        return Err(Failure::Error(format!("no kernel of an op \"{glob}\"{}", near.unwrap_or_default())));
-    }
-    Ok(filter)
-}
-
 pub fn run(args: &Args) -> Outcome {
-    let filter = filter(&args.op, &args.backend)?;
+    let filter = args.which.filter(Registry::linked()?)?;
     let report = parity(&filter, output::progress())?;
     let required: Vec<Backend> = filter.backend.into_iter().collect();
     let verdict = report.verdict(&required);

@@ -1,8 +1,8 @@
 //! `kernels generate` and `kernels demo`
 
 use crate::{Failure, Outcome, output};
-use kernels_core::{Device, Policy, Record, Recorder, Registry};
-use kernels_models::{Generated, Gguf, Llama, ModelError, Request, Step, Text, demo_gguf, generate};
+use kernels_core::{Device, Policy, Record, Recorder, Registry, Selector};
+use kernels_models::{Generated, Gguf, Llama, ModelError, OPS, Request, Step, Text, demo_gguf, generate};
 use kernels_ops::sampling::Draw;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -99,6 +99,8 @@ fn text_from<R: Read + Seek>(mut file: Gguf<R>, how: &How) -> Outcome {
         registry.set_policy(Policy::parse(rules, registry)?)?;
     }
     let device = registry.device(&how.device)?;
+    // Before the weights are read: every op that will be needed, or one error that lists those without a kernel.
+    Selector::new(registry, device).require(&OPS)?;
     if let Some(threads) = how.threads {
         Device::cpu().set_threads(threads);
     }
@@ -120,15 +122,14 @@ fn text_from<R: Read + Seek>(mut file: Gguf<R>, how: &How) -> Outcome {
         stop: if how.ignore_eos { &[] } else { &eos },
         context: how.context.unwrap_or(usize::MAX),
     };
-    if !how.json {
-        print!("{}", how.prompt);
-        std::io::stdout().flush()?;
-    }
     // Of the calls, the prompt's and the first token's show every kernel; more only where a trace wants them.
     let mut recorder = Some(Recorder::start());
     let mut records = Vec::new();
     let mut shown = 0;
     let result = generate(&model, &request, |step| {
+        if let (Step::Prefilled, false) = (step, how.json) {
+            print!("{}", how.prompt);
+        }
         if let Step::Token(tokens) = step {
             if tokens.len() == 2 && how.trace.is_none() {
                 records = recorder.take().map(|r| r.records()).unwrap_or_default();

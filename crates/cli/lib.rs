@@ -8,6 +8,7 @@ mod explain;
 mod generate;
 mod list;
 mod output;
+mod which;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -1,18 +1,15 @@
 //! `kernels list`
 
-use crate::{Failure, Outcome, output};
-use kernels_core::{Backend, Registry, glob, nearest};
+use crate::which::Which;
+use crate::{Outcome, output};
+use kernels_core::{Backend, Registry, glob};
 use serde::Serialize;
 use std::fmt::Write as _;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only ops of this name; `*` stands for anything
-    #[arg(long)]
-    op: Option<String>,
-    /// Only kernels of this backend
-    #[arg(long)]
-    backend: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// Each kernel with its requirements, element types and origin
     #[arg(long)]
     kernels: bool,
@@ -47,41 +44,26 @@ struct KernelRow {
 
 pub fn run(args: &Args) -> Outcome {
     let registry = Registry::linked()?;
-    let backends = registry.backends();
-    if let Some(name) = &args.backend
-        && !backends.iter().any(|b| b.0 == name)
-    {
-        let near = nearest(name, backends.iter().map(|b| b.0)).map(|n| format!("; did you mean \"{n}\"?"));
-        return Err(Failure::Error(format!(
-            "no kernel of backend \"{name}\" is linked ({backends:?}){}",
-            near.unwrap_or_default()
-        )));
-    }
+    let filter = args.which.filter(registry)?;
     let mut rows: Vec<Row> = Vec::new();
-    for op in registry.ops().filter(|o| args.op.as_ref().is_none_or(|g| glob(g, o.name))) {
+    for op in registry.ops().filter(|o| filter.ops.as_ref().is_none_or(|g| glob(g, o.name))) {
         let mine = registry.specs().filter(|s| s.op == op.name);
-        let kernels =
-            mine.filter(|s| args.backend.as_ref().is_none_or(|b| s.backend.0 == b)).map(|s| KernelRow {
-                id: s.id(),
-                backend: s.backend.0,
-                variant: s.variant,
-                requires: match s.requires {
-                    [] => vec![s.manifest.driver.kind().0.to_string()],
-                    some => some.iter().map(|r| r.to_string()).collect(),
-                },
-                dtypes: s.formats.dtypes.iter().map(|d| d.name()).collect(),
-                weights: s.formats.weights.iter().map(|d| d.name()).collect(),
-                priority: s.priority,
-                experimental: s.experimental,
-                deterministic: s.deterministic,
-                origin: s.origin.to_string(),
-            });
+        let kernels = mine.filter(|s| filter.backend.is_none_or(|b| s.backend == b)).map(|s| KernelRow {
+            id: s.id(),
+            backend: s.backend.0,
+            variant: s.variant,
+            requires: match s.requires {
+                [] => vec![s.manifest.driver.kind().0.to_string()],
+                some => some.iter().map(|r| r.to_string()).collect(),
+            },
+            dtypes: s.formats.dtypes.iter().map(|d| d.name()).collect(),
+            weights: s.formats.weights.iter().map(|d| d.name()).collect(),
+            priority: s.priority,
+            experimental: s.experimental,
+            deterministic: s.deterministic,
+            origin: s.origin.to_string(),
+        });
         rows.push(Row { op: op.name, summary: op.summary.trim(), kernels: kernels.collect() });
-    }
-    if rows.is_empty() {
-        let glob = args.op.as_deref().unwrap_or("*");
-        let near = nearest(glob, registry.ops().map(|o| o.name)).map(|n| format!("; did you mean \"{n}\"?"));
-        return Err(Failure::Error(format!("no op matches \"{glob}\"{}", near.unwrap_or_default())));
     }
     if args.json {
         return output::json(&rows);
@@ -97,7 +79,7 @@ pub fn run(args: &Args) -> Outcome {
         return output::print(&table.to_string());
     }
     let shown: Vec<Backend> =
-        backends.into_iter().filter(|b| args.backend.as_ref().is_none_or(|n| b.0 == n)).collect();
+        registry.backends().into_iter().filter(|b| filter.backend.is_none_or(|n| *b == n)).collect();
     let cell = |row: &Row, backend: &Backend| {
         let mine: Vec<_> = row.kernels.iter().filter(|k| k.backend == backend.0).map(|k| k.variant).collect();
         match mine.as_slice() {

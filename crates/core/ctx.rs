@@ -122,7 +122,8 @@ pub(crate) fn with_workspace<R>(
             }
         };
         if all[at].bytes < bytes {
-            let bytes = bytes.next_power_of_two();
+            let bytes =
+                bytes.checked_next_power_of_two().ok_or("more scratch memory than an address can reach")?;
             let ptr = device.driver().alloc(device.id().index, bytes, false)?;
             all[at] = Scratch { device, ptr, bytes, lent: false };
         }

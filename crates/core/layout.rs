@@ -87,13 +87,14 @@ impl Layout {
 
     /// Whether no two indices share an element (sufficient test: sorted by stride, dimensions nest).
     pub fn is_injective(&self) -> bool {
-        let mut dims: Vec<(usize, usize)> = self
-            .strides()
-            .iter()
-            .copied()
-            .zip(self.shape().iter().copied())
-            .filter(|(_, d)| *d > 1)
-            .collect();
+        // On the stack: this is on the way of every call that has an output.
+        let mut dims = [(0, 0); MAX_RANK];
+        let mut n = 0;
+        for dim in self.strides().iter().copied().zip(self.shape().iter().copied()).filter(|(_, d)| *d > 1) {
+            dims[n] = dim;
+            n += 1;
+        }
+        let dims = &mut dims[..n];
         dims.sort_unstable();
         let mut reach = 0usize;
         dims.iter().all(|(stride, dim)| {

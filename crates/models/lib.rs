@@ -15,6 +15,6 @@ pub use demo::demo_gguf;
 pub use error::{ModelError, Result};
 pub use generate::{Generated, Request, Step, generate};
 pub use gguf::{Gguf, Value};
-pub use llama::{Llama, Session};
+pub use llama::{Llama, OPS, Session};
 pub use text::Text;
 pub use writer::GgufWriter;

@@ -18,6 +18,20 @@ const BLOCK: usize = 64;
 /// Tokens of a prompt that go through the model at once.
 const PREFILL: usize = 512;
 
+/// The ops that a forward pass and a draw call, for `Selector::require` at start-up.
+pub const OPS: [&str; 10] = [
+    "activation.silu_and_mul",
+    "attention.decode",
+    "attention.prefill",
+    "embeddings.embedding",
+    "embeddings.rope",
+    "gemm.linear_gguf",
+    "kvcache.reshape_and_cache",
+    "layernorm.fused_add_rmsnorm",
+    "layernorm.rmsnorm",
+    "sampling.sample",
+];
+
 struct Layer {
     attn_norm: Tensor,
     q: Tensor,

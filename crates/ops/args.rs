@@ -74,6 +74,21 @@ impl<'v> Arg<'v> {
         }
     }
 
+    /// Of the shape of `like`, but for the last dimension.
+    pub fn rows_like(self, like: &[usize], last: usize) -> Result<Self, CallError> {
+        let shape = self.view.shape();
+        let fits = match (shape.split_last(), like.split_last()) {
+            (Some((mine, rows)), Some((_, like))) => rows == like && *mine == last,
+            _ => false,
+        };
+        match fits {
+            true => Ok(self),
+            false => Err(self.shape_error(format!(
+                "the shape {like:?} with {last} as its last dimension expected, {shape:?} given"
+            ))),
+        }
+    }
+
     /// Rows of one stride, the last dimension dense.
     pub fn rows(self) -> Result<Rows, CallError> {
         let rows =

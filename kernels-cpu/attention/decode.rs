@@ -1,6 +1,6 @@
 //! `attention.decode`. A unit is one sequence and one key-value head; its query heads are one block of rows.
 
-use super::rows::{Block, Tensors, attend, group, scratch_bytes};
+use super::rows::{Block, attend, group, scratch_bytes};
 use crate::isa::Isa;
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};
@@ -31,15 +31,7 @@ fn workspace(a: &Decode<'_>, threads: usize) -> usize {
 /// Checked arguments on the host, `S`'s features, and units that nobody else works on.
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &Decode<'_>, units: Range<usize>, thread: usize) {
-    let t = Tensors {
-        q: &a.q,
-        key_cache: &a.key_cache,
-        value_cache: &a.value_cache,
-        block_table: &a.block_table,
-        out: &a.out,
-        lse: a.lse.as_ref(),
-        sm_scale: a.sm_scale,
-    };
+    let t = a.tensors();
     if group(&a.q, &a.key_cache) == 0 {
         return;
     }

@@ -1,7 +1,7 @@
 //! `attention.prefill`. A unit is some tokens of one sequence and one key-value head; later tokens see more,
 //! so units are handed out from the last, the heaviest first.
 
-use super::rows::{Block, Tensors, attend, clear, group, scratch_bytes, tokens_in_block};
+use super::rows::{Block, attend, clear, group, scratch_bytes, tokens_in_block};
 use crate::isa::Isa;
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};
@@ -17,18 +17,6 @@ variants!(unsafe {
     prepare: prepare,
     workspace: workspace,
 });
-
-fn tensors<'r, 'a>(a: &'r Prefill<'a>) -> Tensors<'r, 'a> {
-    Tensors {
-        q: &a.q,
-        key_cache: &a.key_cache,
-        value_cache: &a.value_cache,
-        block_table: &a.block_table,
-        out: &a.out,
-        lse: a.lse.as_ref(),
-        sm_scale: a.sm_scale,
-    }
-}
 
 /// # Safety
 /// Checked arguments on the host.
@@ -55,14 +43,14 @@ fn workspace(a: &Prefill<'_>, threads: usize) -> usize {
 #[inline(always)]
 unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Prefill<'_>) {
     // SAFETY: passed on.
-    with_float!(a.q.dtype(), Q => unsafe { clear::<Q>(&tensors(a), &spans(ctx, a)) })
+    with_float!(a.q.dtype(), Q => unsafe { clear::<Q>(&a.tensors(), &spans(ctx, a)) })
 }
 
 /// # Safety
 /// Checked arguments on the host, `S`'s features, and units that nobody else works on.
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &Prefill<'_>, units: Range<usize>, thread: usize) {
-    let (t, kv_heads) = (tensors(a), a.key_cache.dim(2));
+    let (t, kv_heads) = (a.tensors(), a.key_cache.dim(2));
     let group = group(&a.q, &a.key_cache);
     if group == 0 {
         return;

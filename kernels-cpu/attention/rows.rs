@@ -8,8 +8,8 @@ use crate::gemm::tile::{NR, tile};
 use crate::isa::{Elem, Isa, store_tail};
 use crate::math::exp;
 use crate::quantization::rows::convert;
-use kernels_core::{Ctx, View, ViewMut};
-use kernels_ops::attention::{Sequence, Spans};
+use kernels_core::{Ctx, View};
+use kernels_ops::attention::{Sequence, Spans, Tensors};
 use kernels_ops::element::{below, index};
 
 /// Query rows in a block; more only where a group of heads is larger.
@@ -17,17 +17,6 @@ pub const ROWS: usize = 16;
 
 /// Tokens in a chunk.
 const CHUNK: usize = 64;
-
-/// The tensors of a call.
-pub struct Tensors<'r, 'a> {
-    pub q: &'r View<'a>,
-    pub key_cache: &'r View<'a>,
-    pub value_cache: &'r View<'a>,
-    pub block_table: &'r View<'a>,
-    pub out: &'r ViewMut<'a>,
-    pub lse: Option<&'r ViewMut<'a>>,
-    pub sm_scale: f32,
-}
 
 /// Query heads that share a key-value head.
 pub fn group(q: &View<'_>, cache: &View<'_>) -> usize {

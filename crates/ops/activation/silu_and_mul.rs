@@ -50,16 +50,13 @@ impl SiluAndMul<'_> {
         let x = arg("x", self.x).dtype(DTypeSet::FLOAT)?;
         let rows = x.rows()?;
         let out = arg("out", self.out.as_view()).like(x)?.output()?;
-        let mut shape = self.x.shape().to_vec();
-        shape.pop();
         if rows.cols % 2 != 0 {
             return Err(x.shape_error(format!(
                 "the last dimension holds gate and up, so it is even; {} given",
                 rows.cols
             )));
         }
-        shape.push(rows.cols / 2);
-        out.shape(&shape)?.rows()?;
+        out.rows_like(self.x.shape(), rows.cols / 2)?.rows()?;
         Ok(Valid { key: Key::of(self.x.dtype()), empty: rows.rows == 0 || rows.cols == 0 })
     }
 }

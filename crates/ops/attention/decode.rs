@@ -1,6 +1,6 @@
 //! `attention.decode`: one query token for each sequence, over its paged keys and values.
 
-use super::paged::{Tensors, check, decode_spans, reference as paged_reference};
+use super::paged::{check, decode_spans, reference as paged_reference};
 use crate::data::{ints, normal, poison, unwritten};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
@@ -89,17 +89,10 @@ impl Decode<'_> {
 }
 
 unsafe fn reference(ctx: &Ctx, a: &Decode<'_>) -> Result<(), RunError> {
-    let tensors = Tensors {
-        q: &a.q,
-        key_cache: &a.key_cache,
-        value_cache: &a.value_cache,
-        block_table: &a.block_table,
-        out: &a.out,
-        lse: a.lse.as_ref(),
-        sm_scale: a.sm_scale,
-    };
     // SAFETY: checked arguments on the host.
-    unsafe { paged_reference(ctx, &tensors, &decode_spans(a.seq_lens, a.block_table, a.key_cache.dim(1))) };
+    unsafe {
+        paged_reference(ctx, &a.tensors(), &decode_spans(a.seq_lens, a.block_table, a.key_cache.dim(1)))
+    };
     Ok(())
 }
 

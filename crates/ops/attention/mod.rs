@@ -10,5 +10,5 @@ mod paged;
 mod prefill;
 
 pub use decode::{Decode, decode, decode_into};
-pub use paged::{Sequence, Spans, decode_spans, prefill_spans};
+pub use paged::{Sequence, Spans, Tensors, decode_spans, prefill_spans};
 pub use prefill::{Prefill, prefill, prefill_into};

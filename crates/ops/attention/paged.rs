@@ -1,5 +1,6 @@
 //! What decode and prefill share: the checks of the cache, which rows see which tokens, and the reference.
 
+use super::{Decode, Prefill};
 use crate::args::Arg;
 use crate::element::{at, below, index, put};
 use kernels_core::{CallError, Ctx, DType, DTypeSet, View, ViewMut};
@@ -150,16 +151,45 @@ impl Spans<'_> {
     }
 }
 
-/// The tensors of an attention call.
-pub(super) struct Tensors<'r, 'a> {
+/// What decode and prefill have in common, as their kernels take it.
+#[derive(Clone, Copy)]
+pub struct Tensors<'r, 'a> {
+    /// Queries.
     pub q: &'r View<'a>,
+    /// Paged keys.
     pub key_cache: &'r View<'a>,
+    /// Paged values.
     pub value_cache: &'r View<'a>,
+    /// Blocks of each sequence.
     pub block_table: &'r View<'a>,
+    /// Results.
     pub out: &'r ViewMut<'a>,
+    /// Natural-log LSE.
     pub lse: Option<&'r ViewMut<'a>>,
+    /// Factor of the scores.
     pub sm_scale: f32,
 }
+
+macro_rules! tensors_of {
+    ($op:ident) => {
+        impl<'a> $op<'a> {
+            /// What decode and prefill have in common.
+            pub fn tensors<'r>(&'r self) -> Tensors<'r, 'a> {
+                Tensors {
+                    q: &self.q,
+                    key_cache: &self.key_cache,
+                    value_cache: &self.value_cache,
+                    block_table: &self.block_table,
+                    out: &self.out,
+                    lse: self.lse.as_ref(),
+                    sm_scale: self.sm_scale,
+                }
+            }
+        }
+    };
+}
+tensors_of!(Decode);
+tensors_of!(Prefill);
 
 /// The reference: each row and head by itself, in f64.
 ///

@@ -1,6 +1,6 @@
 //! `attention.prefill`: the new tokens of a batch of sequences, over the cached prefix and themselves.
 
-use super::paged::{Tensors, check, prefill_spans, reference as paged_reference};
+use super::paged::{check, prefill_spans, reference as paged_reference};
 use crate::args::Arg;
 use crate::data::{Rng, ints, normal, poison, unwritten};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
@@ -104,20 +104,11 @@ impl Prefill<'_> {
 }
 
 unsafe fn reference(ctx: &Ctx, a: &Prefill<'_>) -> Result<(), RunError> {
-    let tensors = Tensors {
-        q: &a.q,
-        key_cache: &a.key_cache,
-        value_cache: &a.value_cache,
-        block_table: &a.block_table,
-        out: &a.out,
-        lse: a.lse.as_ref(),
-        sm_scale: a.sm_scale,
-    };
     let (block_size, rows) = (a.key_cache.dim(1), a.q.dim(0));
     // SAFETY: checked arguments on the host.
     unsafe {
         let spans = prefill_spans(ctx, a.seq_lens, a.block_table, block_size, a.qo_indptr, rows, a.is_causal);
-        paged_reference(ctx, &tensors, &spans);
+        paged_reference(ctx, &a.tensors(), &spans);
     }
     Ok(())
 }

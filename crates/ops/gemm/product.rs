@@ -35,10 +35,7 @@ pub(super) fn check(
     if let Some(bias) = bias {
         arg("bias", bias).like(input)?.shape(&[features.rows])?.rows()?;
     }
-    let mut shape = x.shape().to_vec();
-    shape.pop();
-    shape.push(features.rows);
-    arg("out", out).like(input)?.shape(&shape)?.output()?.rows()?;
+    arg("out", out).like(input)?.rows_like(x.shape(), features.rows)?.output()?.rows()?;
     let key = Key::of(x.dtype()).with_weight(weight.dtype()).with_fact(row_class(rows.rows));
     let key = key.with_packed(weight.packed());
     Ok(Valid { key, empty: rows.rows == 0 || features.rows == 0 })

@@ -10,7 +10,8 @@ kernels_core::op! {
     /// New keys and values into a paged cache: slot s is row `s % block_size` of block `s / block_size`.
     ///
     /// Values are rounded once where the cache's type is another. A slot below 0 is skipped (padding); one
-    /// beyond the cache is skipped and gives the error `OutOfRange`.
+    /// beyond the cache is skipped and gives the error `OutOfRange`. Of two tokens with one slot the later one
+    /// stays.
     pub struct ReshapeAndCache = "kvcache.reshape_and_cache" {
         /// `[tokens, num_kv_heads, head_dim]`, f32, f16 or bf16; a dense last dimension.
         reads key,
@@ -114,6 +115,10 @@ impl Contract for ReshapeAndCache<'static> {
                 for (tokens, heads, dim) in [(5, 2, 64), (3, 3, 17), (1, 1, 128), (0, 2, 64)] {
                     cases.push(case(dtype, cache, tokens, heads, dim, 4));
                 }
+                let mut same_slot = case(dtype, cache, 300, 2, 64, 4);
+                same_slot.tensors[3] = ints(DType::I64, &[9; 300], &[300]);
+                same_slot.name.push_str(", all in one slot");
+                cases.push(same_slot);
             }
         }
         cases

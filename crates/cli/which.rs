@@ -1,0 +1,45 @@
+//! Which kernels a command looks at, and an error for names that nothing has.
+
+use crate::Failure;
+use kernels_core::{Backend, Registry, intern, nearest};
+use kernels_harness::Filter;
+
+#[derive(clap::Args)]
+pub struct Which {
+    /// Only ops of this name; `*` stands for anything
+    #[arg(long)]
+    op: Option<String>,
+    /// Only kernels of this backend; a check then fails where none of them runs
+    #[arg(long)]
+    backend: Option<String>,
+}
+
+impl Which {
+    /// As a filter that lets at least one kernel through.
+    pub fn filter(&self, registry: &Registry) -> Result<Filter, Failure> {
+        let filter = Filter {
+            ops: self.op.clone(),
+            backend: self.backend.as_ref().map(|b| Backend(intern(b))),
+            ..Filter::default()
+        };
+        let meant = |near: Option<&str>| near.map(|n| format!("; did you mean \"{n}\"?")).unwrap_or_default();
+        let linked = registry.backends();
+        if let Some(b) = filter.backend.filter(|b| !linked.contains(b)) {
+            let off: Vec<_> = registry.features_off().iter().map(|f| f.0).collect();
+            let fix = match off.is_empty() {
+                true => String::new(),
+                false => format!("\n  fix: it may come with a feature that is off: {off:?}"),
+            };
+            let near = meant(nearest(b.0, linked.iter().map(|b| b.0)));
+            return Err(Failure::Error(format!(
+                "no kernel of backend \"{b}\" is linked ({linked:?}){near}{fix}"
+            )));
+        }
+        if filter.kernels(registry).is_empty() {
+            let glob = self.op.as_deref().unwrap_or("*");
+            let near = meant(nearest(glob, registry.ops().map(|o| o.name)));
+            return Err(Failure::Error(format!("no such kernel of an op \"{glob}\"{near}")));
+        }
+        Ok(filter)
+    }
+}
