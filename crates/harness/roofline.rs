@@ -46,8 +46,8 @@ fn peak_flops(threads: usize) -> f64 {
     let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());
     *known.entry(threads).or_insert_with(|| {
         best(threads, 256, |_, _| {
-            black_box(multiply_add(black_box([1.0; 16])));
-            (STEPS * CHAINS * 16 * 2) as f64
+            black_box(multiply_add(black_box(1.0)));
+            (STEPS * CHAINS * LANES * 2) as f64
         })
     })
 }
@@ -55,24 +55,10 @@ fn peak_flops(threads: usize) -> f64 {
 const STEPS: usize = 20_000;
 /// Independent sums: enough to hide the latency of the addition.
 const CHAINS: usize = 12;
+/// Lanes of the widest vector; narrower ones do as many steps more.
+const LANES: usize = 16;
 
-/// A macro and not a function of a closure: those do not inherit the target features.
-macro_rules! chains {
-    ($x:ident, |$s:ident, $v:ident| $step:expr) => {{
-        let mut sums = [[0f32; 16]; CHAINS];
-        for _ in 0..STEPS {
-            for k in 0..CHAINS {
-                for i in 0..16 {
-                    let ($s, $v) = (sums[k][i], $x[i]);
-                    sums[k][i] = $step;
-                }
-            }
-        }
-        sums.iter().flatten().sum()
-    }};
-}
-
-fn multiply_add(x: [f32; 16]) -> f32 {
+fn multiply_add(x: f32) -> f32 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx512f") {
         // SAFETY: the feature was just detected.
@@ -83,23 +69,47 @@ fn multiply_add(x: [f32; 16]) -> f32 {
         // SAFETY: the feature was just detected.
         return unsafe { chains_fma(x) };
     }
-    chains!(x, |s, x| s * 0.5 + x)
+    let mut sums = [[0f32; LANES]; CHAINS];
+    for _ in 0..STEPS {
+        for sum in &mut sums {
+            for s in sum {
+                *s = *s * 0.5 + x;
+            }
+        }
+    }
+    sums.iter().flatten().sum()
 }
 
 /// # Safety
 /// The processor has AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn chains_avx512(x: [f32; 16]) -> f32 {
-    chains!(x, |s, x| s.mul_add(0.5, x))
+unsafe fn chains_avx512(x: f32) -> f32 {
+    use std::arch::x86_64::*;
+    let (half, x) = (_mm512_set1_ps(0.5), _mm512_set1_ps(x));
+    let mut sums = [_mm512_setzero_ps(); CHAINS];
+    for _ in 0..STEPS {
+        for sum in &mut sums {
+            *sum = _mm512_fmadd_ps(*sum, half, x);
+        }
+    }
+    sums.iter().map(|s| _mm512_reduce_add_ps(*s)).sum()
 }
 
 /// # Safety
 /// The processor has FMA.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx,fma")]
-unsafe fn chains_fma(x: [f32; 16]) -> f32 {
-    chains!(x, |s, x| s.mul_add(0.5, x))
+unsafe fn chains_fma(x: f32) -> f32 {
+    use std::arch::x86_64::*;
+    let (half, x) = (_mm256_set1_ps(0.5), _mm256_set1_ps(x));
+    let mut sums = [_mm256_setzero_ps(); CHAINS];
+    for _ in 0..STEPS * LANES / 8 {
+        for sum in &mut sums {
+            *sum = _mm256_fmadd_ps(*sum, half, x);
+        }
+    }
+    sums.iter().map(|s| _mm256_cvtss_f32(*s)).sum()
 }
 
 fn read_all(src: &[u8]) -> u64 {
@@ -150,7 +160,7 @@ fn best(threads: usize, bytes: usize, pass: impl Fn(&[u8], &mut [u8]) -> f64 + S
     std::thread::scope(|scope| {
         let one = || {
             let (src, mut dst) = (vec![1u8; bytes], vec![2u8; bytes]);
-            let rounds = ((4 << 20) / bytes).max(1);
+            let rounds = ((4 << 20) / bytes.max(64 << 10)).max(1);
             let mut rates = Vec::new();
             for _ in 0..7 {
                 barrier.wait();
