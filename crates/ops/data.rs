@@ -91,7 +91,7 @@ pub fn blocks(seed: u64, dtype: DType, shape: &[usize]) -> Tensor {
                 DType::Q6K => 128.0 * 32.0,
                 _ => 16.0,
             };
-            let scale = half::f16::from_f32((rng.uniform() as f32 + 0.1) * 0.2 / largest);
+            let scale = kernels_core::f16::from_f32((rng.uniform() as f32 + 0.1) * 0.2 / largest);
             block[*at..*at + 2].copy_from_slice(&scale.to_le_bytes());
         }
     }

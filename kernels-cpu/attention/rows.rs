@@ -323,7 +323,7 @@ unsafe fn soften<S: Isa>(s: &Scratch, r: usize, seen: usize, n: usize, pad: usiz
             sum = S::add(sum, e);
             c += S::W;
         }
-        let shrink = if before == max { 1.0 } else { scalar_exp(before - max) };
+        let shrink = if before == max { 1.0 } else { (before - max).exp() };
         *s.total.add(r) = *s.total.add(r) * shrink + S::sum(sum);
         s.max.add(r).write(max);
         if shrink != 1.0 {
@@ -335,10 +335,6 @@ unsafe fn soften<S: Isa>(s: &Scratch, r: usize, seen: usize, n: usize, pad: usiz
             }
         }
     }
-}
-
-fn scalar_exp(x: f32) -> f32 {
-    x.exp()
 }
 
 /// Adds the chunk's weighted values to the sums of all rows. A value that a row does not see is not even

@@ -1,7 +1,7 @@
 //! The target's baseline: plain arrays, which the compiler turns into whatever vectors it may use.
 
 use super::Isa;
-use half::{bf16, f16};
+use kernels_core::{bf16, f16};
 
 /// 8 lanes.
 #[derive(Clone, Copy)]

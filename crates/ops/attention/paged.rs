@@ -237,7 +237,7 @@ unsafe fn one(
         // SAFETY: the token is inside the block table's row.
         let block = unsafe {
             let entry = s * t.block_table.stride(0) + token / block_size;
-            at(t.block_table, entry) as i64
+            index(t.block_table, entry)
         };
         let Some(b) = below(block, blocks) else {
             ctx.out_of_range(block, blocks);
