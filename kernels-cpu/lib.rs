@@ -3,6 +3,7 @@
 
 mod activation;
 mod attention;
+mod elementwise;
 mod embeddings;
 mod gemm;
 mod isa;

@@ -91,3 +91,21 @@ macro_rules! with_float {
     };
 }
 pub(crate) use with_float;
+
+/// [`with_float`], and the 8-bit types of caches and quantised activations.
+macro_rules! with_cache {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            ::kernels_core::DType::I8 => {
+                type $T = i8;
+                $body
+            }
+            ::kernels_core::DType::F8E4M3 => {
+                type $T = ::kernels_core::F8E4M3;
+                $body
+            }
+            float => $crate::variants::with_float!(float, $T => $body),
+        }
+    };
+}
+pub(crate) use with_cache;

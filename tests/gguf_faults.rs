@@ -2,11 +2,11 @@
 
 use kernel_registry::ops::sampling::Draw;
 use kernel_registry::{DType, Device, Tensor};
-use kernels_models::{Gguf, GgufWriter, Llama, ModelError, Request, Text, demo_gguf, generate};
+use kernels_models::{Gguf, GgufWriter, Model, ModelError, Request, Text, demo_gguf, generate};
 use std::io::Cursor;
 
-fn load(bytes: Vec<u8>) -> Result<Llama, ModelError> {
-    Llama::load(&mut Gguf::read(Cursor::new(bytes))?, Device::cpu(), |_, _| {})
+fn load(bytes: Vec<u8>) -> Result<Model, ModelError> {
+    Model::load(&mut Gguf::read(Cursor::new(bytes))?, Device::cpu(), |_, _| {})
 }
 
 fn error(bytes: Vec<u8>) -> String {
@@ -15,7 +15,7 @@ fn error(bytes: Vec<u8>) -> String {
 
 /// The demo file with one run of bytes exchanged for another of the same length.
 fn patched(from: &[u8], to: &[u8]) -> Vec<u8> {
-    let mut bytes = demo_gguf().unwrap();
+    let mut bytes = demo_gguf("llama").unwrap();
     let at = bytes.windows(from.len()).position(|w| w == from).unwrap();
     bytes[at..at + to.len()].copy_from_slice(to);
     bytes
@@ -35,7 +35,7 @@ fn not_a_gguf_file() {
 
 #[test]
 fn truncated_anywhere() {
-    let whole = demo_gguf().unwrap();
+    let whole = demo_gguf("llama").unwrap();
     assert!(load(whole.clone()).is_ok());
     let mut at = 0;
     while at < whole.len() {
@@ -52,7 +52,7 @@ fn truncated_anywhere() {
 #[test]
 fn numbers_that_ask_for_the_earth() {
     // Counts, lengths and dimensions of 2⁶⁰ at each place where the header may hold one.
-    let whole = demo_gguf().unwrap();
+    let whole = demo_gguf("llama").unwrap();
     for at in (8..7000).step_by(3) {
         let mut bytes = whole.clone();
         bytes[at..at + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());
@@ -62,7 +62,7 @@ fn numbers_that_ask_for_the_earth() {
 
 #[test]
 fn random_damage_never_panics() {
-    let whole = demo_gguf().unwrap();
+    let whole = demo_gguf("llama").unwrap();
     let mut rng = kernel_registry::ops::data::Rng::new(1);
     for _ in 0..300 {
         let mut bytes = whole.clone();
@@ -72,7 +72,7 @@ fn random_damage_never_panics() {
         }
         if let Ok(mut file) = Gguf::read(Cursor::new(bytes)) {
             let _ = Text::read(&mut file);
-            let _ = Llama::load(&mut file, Device::cpu(), |_, _| {});
+            let _ = Model::load(&mut file, Device::cpu(), |_, _| {});
         }
     }
 }
@@ -83,7 +83,10 @@ fn what_the_model_needs_and_does_not_find() {
         b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0llama",
         b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0mamba",
     ));
-    assert_eq!(text, "architecture \"mamba\" is not supported (supported: [\"llama\"])");
+    assert_eq!(
+        text,
+        "architecture \"mamba\" is not supported (supported: [\"llama\", \"qwen2\", \"qwen3\", \"gemma3\"])"
+    );
     let text = error(patched(b"blk.1.ffn_up.weight", b"blk.1.ffn_uq.weight"));
     assert_eq!(text, "the GGUF file has no tensor \"blk.1.ffn_up.weight\", which a \"llama\" model needs");
     let text = error(patched(b"llama.block_count", b"llama.block_clunt"));
@@ -131,8 +134,8 @@ fn a_tensor_of_another_shape() {
 
 #[test]
 fn requests_that_cannot_be_served() {
-    let mut file = Gguf::read(Cursor::new(demo_gguf().unwrap())).unwrap();
-    let model = Llama::load(&mut file, Device::cpu(), |_, _| {}).unwrap();
+    let mut file = Gguf::read(Cursor::new(demo_gguf("llama").unwrap())).unwrap();
+    let model = Model::load(&mut file, Device::cpu(), |_, _| {}).unwrap();
     let ask = |prompt: &[u32], context| {
         let request = Request { prompt, max_tokens: 4, draw: Draw::GREEDY, stop: &[], context };
         generate(&model, &request, |_| Ok(())).map(|g| g.tokens.len()).map_err(|e| e.to_string())

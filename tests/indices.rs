@@ -67,6 +67,8 @@ fn slots_below_zero_are_skipped_and_beyond_the_cache_reported() {
                 key_cache: keys.view_mut(),
                 value_cache: values.view_mut(),
                 slot_mapping: slots.view(),
+                k_scale: 1.0,
+                v_scale: 1.0,
             };
             let result = args.check().unwrap().run_on(b);
             match reported {
@@ -92,9 +94,14 @@ fn blocks_lengths_and_offsets_of_attention() {
                 value_cache: keys.view(),
                 block_table: block_table.view(),
                 seq_lens: seq_lens.view(),
+                sinks: None,
                 out: out.view_mut(),
                 lse: None,
                 sm_scale: 1.0,
+                logit_cap: 0.0,
+                window: 0,
+                k_scale: 1.0,
+                v_scale: 1.0,
             };
             out_of_range(args.check().unwrap().run_on(b), bad);
         }
@@ -115,9 +122,16 @@ fn blocks_lengths_and_offsets_of_attention() {
                 block_table: block_table.view(),
                 seq_lens: seq_lens.view(),
                 qo_indptr: indptr.view(),
+                sinks: None,
+                mask: None,
+                mask_indptr: None,
                 out: out.view_mut(),
                 lse: None,
                 sm_scale: 1.0,
+                logit_cap: 0.0,
+                window: 0,
+                k_scale: 1.0,
+                v_scale: 1.0,
                 is_causal: true,
             };
             out_of_range(args.check().unwrap().run_on(b), bad);

@@ -2,10 +2,11 @@
 
 use kernel_registry::ops::attention::Decode;
 use kernel_registry::ops::data::{Rng, blocks, ints, normal};
-use kernel_registry::ops::gemm::{Linear, LinearGguf};
+use kernel_registry::ops::elementwise::Add;
+use kernel_registry::ops::gemm::{Int8ScaledMm, Linear, LinearGguf};
 use kernel_registry::ops::layernorm::RmsNorm;
 use kernel_registry::ops::sampling::{Draw, Sample, Softmax};
-use kernel_registry::{Backend, DType, Device, Result, Tensor};
+use kernel_registry::{Backend, DType, DTypeSet, Device, Result, Tensor};
 use proptest::prelude::*;
 
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
@@ -69,8 +70,8 @@ proptest! {
     }
 
     #[test]
-    fn linear_gguf(m in 0usize..20, n in 1usize..40, k in 1usize..4, format in 8usize..16, seed: u64) {
-        let (w, k) = (DType::ALL[format], k * 256);
+    fn linear_gguf(m in 0usize..20, n in 1usize..40, k in 1usize..4, format in 0usize..8, seed: u64) {
+        let (w, k) = (DTypeSet::GGUF.iter().nth(format).unwrap(), k * 256);
         let (x, w) = (normal(seed, DType::F32, &[m, k], 1.0), blocks(!seed, w, &[n, k]));
         same(DType::F32, &[m, n], 5e-5, |out, b| {
             run!(b, LinearGguf { x: x.view(), weight: w.view(), bias: None, out: out.view_mut() })
@@ -78,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn decode(lens in prop::collection::vec(0i64..90, 1..4), kv in 1usize..4, group in 1usize..20, dim in 1usize..70, block in 1usize..20, seed: u64) {
+    fn decode(lens in prop::collection::vec(0i64..90, 1..4), kv in 1usize..4, group in 1usize..20, dim in 1usize..70, block in 1usize..20, window in 0usize..40, cap in 0u8..3, has_sinks: bool, seed: u64) {
         let (batch, heads, most) = (lens.len(), kv * group, lens.iter().max().map_or(1, |l| *l as usize).max(1));
         let width = most.div_ceil(block);
         let mut rng = Rng::new(seed);
@@ -86,6 +87,7 @@ proptest! {
         let table: Vec<i64> = (0..batch * width).map(|_| rng.below(5) as i64).collect();
         let (table, lens) = (ints(DType::I32, &table, &[batch, width]), ints(DType::I64, &lens, &[batch]));
         let q = normal(seed, DType::F32, &[batch, heads, dim], 1.0);
+        let sinks = normal(seed ^ 3, DType::F32, &[heads], 1.0);
         let [keys, values] = [1, 2].map(|s| normal(seed ^ s, DType::F16, &[5, block, kv, dim], 1.0));
         same(DType::F32, &[batch, heads, dim], 2e-5, |out, b| run!(b, Decode {
             q: q.view(),
@@ -93,9 +95,48 @@ proptest! {
             value_cache: values.view(),
             block_table: table.view(),
             seq_lens: lens.view(),
+            sinks: has_sinks.then(|| sinks.view()),
             out: out.view_mut(),
             lse: None,
             sm_scale: 0.3,
+            logit_cap: f32::from(cap) * 2.0,
+            window,
+            k_scale: 0.9,
+            v_scale: 1.1,
+        }));
+    }
+
+    /// Any order of dimensions in memory, inputs that repeat, outputs with gaps.
+    #[test]
+    fn elementwise(shape in prop::collection::vec(1usize..9, 2..5), swap in (0usize..4, 0usize..4), repeat in 0usize..4, gap in 0usize..3, seed: u64) {
+        let rank = shape.len();
+        let (a, b) = (swap.0 % rank, swap.1 % rank);
+        let mut behind = shape.clone();
+        behind.swap(a, b);
+        let x = normal(seed, DType::F32, &behind, 1.0);
+        let mut one = shape.clone();
+        one[repeat % rank] = 1;
+        let y = normal(seed ^ 1, DType::F32, &one, 1.0);
+        let mut wide = shape.clone();
+        wide[rank - 1] += gap;
+        same(DType::F32, &wide, 1e-6, |out, backend| run!(backend, Add {
+            a: x.view().transpose(a, b).unwrap(),
+            b: y.view().broadcast_to(&shape).unwrap(),
+            out: out.view_mut().narrow(rank - 1, 0, shape[rank - 1]).unwrap(),
+        }));
+    }
+
+    #[test]
+    fn int8_products(m in 0usize..20, n in 1usize..20, k in 0usize..200, seed: u64) {
+        let (a, b) = (normal(seed, DType::I8, &[m, k], 60.0), normal(seed ^ 1, DType::I8, &[n, k], 60.0));
+        let (scales_a, scales_b) = (normal(seed, DType::F32, &[m], 0.01), normal(seed, DType::F32, &[n], 0.01));
+        same(DType::F32, &[m, n], 1e-5, |out, backend| run!(backend, Int8ScaledMm {
+            a: a.view(),
+            b: b.view(),
+            scales_a: scales_a.view(),
+            scales_b: scales_b.view(),
+            bias: None,
+            out: out.view_mut(),
         }));
     }
 

@@ -16,6 +16,8 @@ pub enum DType {
     I32,
     I64,
     U32,
+    /// 8-bit float of the OCP standard (e4m3fn): largest 448, no infinities. Stores saturate.
+    F8E4M3,
     Q4_0,
     Q4_1,
     Q5_0,
@@ -28,7 +30,7 @@ pub enum DType {
 
 impl DType {
     /// Every element type.
-    pub const ALL: [DType; 16] = [
+    pub const ALL: [DType; 17] = [
         DType::F32,
         DType::F16,
         DType::BF16,
@@ -37,6 +39,7 @@ impl DType {
         DType::I32,
         DType::I64,
         DType::U32,
+        DType::F8E4M3,
         DType::Q4_0,
         DType::Q4_1,
         DType::Q5_0,
@@ -62,7 +65,7 @@ impl DType {
             DType::I64 => 8,
             DType::F32 | DType::I32 | DType::U32 => 4,
             DType::F16 | DType::BF16 => 2,
-            DType::I8 | DType::U8 => 1,
+            DType::I8 | DType::U8 | DType::F8E4M3 => 1,
             DType::Q4_0 => 18,
             DType::Q4_1 => 20,
             DType::Q5_0 => 22,
@@ -95,6 +98,7 @@ impl DType {
             DType::I32 => "i32",
             DType::I64 => "i64",
             DType::U32 => "u32",
+            DType::F8E4M3 => "f8_e4m3",
             DType::Q4_0 => "q4_0",
             DType::Q4_1 => "q4_1",
             DType::Q5_0 => "q5_0",
@@ -125,6 +129,15 @@ pub struct DTypeSet(u32);
 impl DTypeSet {
     /// f32, f16 and bf16.
     pub const FLOAT: DTypeSet = DTypeSet::of(&[DType::F32, DType::F16, DType::BF16]);
+    /// i8 and f8_e4m3: 8-bit values that go with a scale.
+    pub const EIGHT_BIT: DTypeSet = DTypeSet::of(&[DType::I8, DType::F8E4M3]);
+    /// Every type that is not in blocks.
+    pub const PLAIN: DTypeSet = DTypeSet::FLOAT.union(DTypeSet::EIGHT_BIT).union(DTypeSet::of(&[
+        DType::U8,
+        DType::I32,
+        DType::I64,
+        DType::U32,
+    ]));
     /// The quantised GGUF block formats.
     pub const GGUF: DTypeSet = DTypeSet::of(&[
         DType::Q4_0,
@@ -169,21 +182,21 @@ impl DTypeSet {
 }
 
 impl fmt::Display for DTypeSet {
-    /// `float` and `gguf` for the two common families, else names joined by `+`.
+    /// `float`, `gguf` and `8bit` for the families that are all there, and names for the rest, joined by `+`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == DTypeSet::FLOAT {
-            return f.write_str("float");
+        let families = [(DTypeSet::FLOAT, "float"), (DTypeSet::GGUF, "gguf"), (DTypeSet::EIGHT_BIT, "8bit")];
+        let (mut rest, mut shown) = (*self, 0);
+        let mut show = |name: &str| {
+            shown += 1;
+            write!(f, "{}{name}", if shown > 1 { "+" } else { "" })
+        };
+        for (family, name) in families {
+            if rest.0 & family.0 == family.0 {
+                rest = DTypeSet(rest.0 & !family.0);
+                show(name)?;
+            }
         }
-        if *self == DTypeSet::GGUF {
-            return f.write_str("gguf");
-        }
-        if *self == DTypeSet::FLOAT.union(DTypeSet::GGUF) {
-            return f.write_str("float+gguf");
-        }
-        for (i, d) in self.iter().enumerate() {
-            write!(f, "{}{d}", if i > 0 { "+" } else { "" })?;
-        }
-        Ok(())
+        rest.iter().try_for_each(|d| show(d.name()))
     }
 }
 
@@ -209,4 +222,14 @@ macro_rules! elements {
         impl Element for $t { const DTYPE: DType = DType::$d; }
     )* };
 }
-elements!(f32 = F32, half::f16 = F16, half::bf16 = BF16, i8 = I8, u8 = U8, i32 = I32, i64 = I64, u32 = U32);
+elements!(
+    f32 = F32,
+    half::f16 = F16,
+    half::bf16 = BF16,
+    i8 = I8,
+    u8 = U8,
+    i32 = I32,
+    i64 = I64,
+    u32 = U32,
+    float8::F8E4M3 = F8E4M3
+);

@@ -53,6 +53,7 @@ pub use tensor::Tensor;
 pub use trace::{Record, Recorder};
 pub use view::{View, ViewMut};
 
+pub use float8::F8E4M3;
 pub use half::{bf16, f16};
 #[doc(hidden)]
 pub use inventory;

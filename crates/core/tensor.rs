@@ -5,6 +5,7 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, RunError};
 use crate::layout::Layout;
 use crate::view::{View, ViewMut};
+use float8::F8E4M3;
 use half::{bf16, f16};
 
 /// A contiguous tensor that owns its memory; other layouts are [`View`]s of one.
@@ -71,7 +72,7 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// A host tensor of f32 values, rounded to `dtype` (f32, f16 or bf16).
+    /// A host tensor of f32 values, rounded to `dtype` (a float type, or i8; 8-bit types saturate).
     pub fn from_f32(data: &[f32], dtype: DType, shape: &[usize]) -> Result<Tensor, Error> {
         match dtype {
             DType::F16 => {
@@ -80,9 +81,16 @@ impl Tensor {
             DType::BF16 => {
                 Tensor::from_slice(&data.iter().map(|x| bf16::from_f32(*x)).collect::<Vec<_>>(), shape)
             }
+            DType::F8E4M3 => {
+                Tensor::from_slice(&data.iter().map(|x| F8E4M3::from_f32(*x)).collect::<Vec<_>>(), shape)
+            }
+            DType::I8 => {
+                let rounded = |x: &f32| x.round_ties_even() as i8;
+                Tensor::from_slice(&data.iter().map(rounded).collect::<Vec<_>>(), shape)
+            }
             DType::F32 => Tensor::from_slice(data, shape),
             other => {
-                let detail = format!("from_f32 makes f32, f16 or bf16, not {other}");
+                let detail = format!("from_f32 makes f32, f16, bf16, f8_e4m3 or i8, not {other}");
                 Err(RunError::Copy { device: crate::names::DeviceId::CPU, detail }.into())
             }
         }
@@ -125,7 +133,7 @@ impl Tensor {
             } };
         }
         widen!(F32: f32 => f64::from, F16: f16 => f64::from, BF16: bf16 => f64::from, I8: i8 => f64::from,
-            U8: u8 => f64::from, I32: i32 => f64::from, U32: u32 => f64::from, I64: i64 => |x| x as f64)
+            U8: u8 => f64::from, F8E4M3: F8E4M3 => |x| x.to_f64(), I32: i32 => f64::from, U32: u32 => f64::from, I64: i64 => |x| x as f64)
     }
 
     /// The elements as f32, from any plain type.

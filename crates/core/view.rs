@@ -165,6 +165,37 @@ impl<'a> View<'a> {
         View { raw: Raw { ptr: ptr.cast_mut(), dtype, layout, device, packed }, borrow: PhantomData }
     }
 
+    /// The same elements repeated to `shape`, as NumPy broadcasts: dimensions of 1, and those that are missing in
+    /// front, get a stride of 0. `None` where the shapes do not go together.
+    pub fn broadcast_to(self, shape: &[usize]) -> Option<View<'a>> {
+        let (mine, missing) = (self.raw.layout, shape.len().checked_sub(self.raw.layout.rank())?);
+        if self.raw.dtype.is_quantised() || self.packed() != PackedFor::NOBODY {
+            return None;
+        }
+        let mut strides = vec![0; shape.len()];
+        for (axis, dim) in mine.shape().iter().enumerate() {
+            match *dim == shape[missing + axis] {
+                true => strides[missing + axis] = mine.strides()[axis],
+                false if *dim == 1 => {}
+                false => return None,
+            }
+        }
+        let layout = Layout::strided(shape, &strides)?;
+        Some(View { raw: Raw { layout, ..self.raw }, borrow: PhantomData })
+    }
+
+    /// Two dimensions exchanged. `None` where one is outside, or a quantised row would be cut.
+    pub fn transpose(self, a: usize, b: usize) -> Option<View<'a>> {
+        let (mut shape, mut strides) = (self.shape().to_vec(), self.raw.layout.strides().to_vec());
+        if a.max(b) >= shape.len() || self.raw.dtype.is_quantised() || self.packed() != PackedFor::NOBODY {
+            return None;
+        }
+        shape.swap(a, b);
+        strides.swap(a, b);
+        let layout = Layout::strided(&shape, &strides)?;
+        Some(View { raw: Raw { layout, ..self.raw }, borrow: PhantomData })
+    }
+
     /// A host slice as a tensor. `None` where the length does not match the shape.
     pub fn from_slice<T: Element>(data: &'a [T], shape: &[usize]) -> Option<View<'a>> {
         let layout = Layout::contiguous(shape)?;

@@ -4,10 +4,19 @@ use crate::error::{ModelError, Result};
 use crate::gguf::{Gguf, Value};
 use std::io::{Read, Seek};
 
-/// A Llama-family model's sizes.
+/// The gate of the MLP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// SwiGLU.
+    Silu,
+    /// GEGLU, in its tanh form.
+    GeluTanh,
+}
+
+/// A dense model's sizes, and what its family does its own way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// `llama`.
+    /// `llama`, `qwen2`, `qwen3` or `gemma3`.
     pub architecture: String,
     /// Tokens that it was made for.
     pub context: usize,
@@ -27,14 +36,36 @@ pub struct Config {
     pub rotary_dim: usize,
     /// Base of the rotary angles.
     pub rope_theta: f64,
+    /// What positions are divided by before they turn (linear scaling); not in layers with a window.
+    pub rope_factor: f64,
+    /// Base of the rotary angles in layers with a window.
+    pub local_theta: f64,
+    /// Rotary pairs (j, j + rotary_dim / 2); otherwise (2j, 2j + 1), as GGUF's Llama weights are permuted for.
+    pub is_neox: bool,
+    /// How many tokens a layer with a window sees; 0 for no windows.
+    pub window: usize,
+    /// Every so many layers, the last of them sees everything.
+    pub window_pattern: usize,
+    /// q, k and v have a bias.
+    pub qkv_bias: bool,
+    /// Heads of q and k are normalised.
+    pub qk_norm: bool,
+    /// What attention and MLP give is normalised before it is added to the residual.
+    pub post_norms: bool,
+    /// Embeddings are multiplied by this.
+    pub embedding_scale: Option<f32>,
+    /// Factor of attention scores.
+    pub attention_scale: f32,
+    /// The MLP's activation.
+    pub gate: Gate,
     /// Added to the mean square in norms.
     pub eps: f32,
     /// Tokens of the vocabulary.
     pub vocabulary: usize,
 }
 
-/// The families that `Llama` runs.
-const ARCHITECTURES: &[&str] = &["llama"];
+/// The families that `Model` runs.
+pub const ARCHITECTURES: &[&str] = &["llama", "qwen2", "qwen3", "gemma3"];
 
 impl Config {
     /// Reads the sizes. Each is bounded, so that a damaged number cannot ask for the earth.
@@ -65,11 +96,13 @@ impl Config {
         if head_dim == 0 || rotary_dim % 2 != 0 {
             return impossible(format!("heads of {head_dim} with {rotary_dim} rotary elements"));
         }
-        if let Some(Value::Text(kind)) = file.get(&key("rope.scaling.type"))
-            && kind != "none"
-        {
-            return Err(ModelError::Unsupported { what: format!("rope scaling of type \"{kind}\"") });
-        }
+        let rope_factor = match file.get(&key("rope.scaling.type")) {
+            Some(Value::Text(kind)) if kind == "linear" => file.number(&key("rope.scaling.factor"))?,
+            Some(Value::Text(kind)) if kind != "none" => {
+                return Err(ModelError::Unsupported { what: format!("rope scaling of type \"{kind}\"") });
+            }
+            _ => 1.0,
+        };
         if file.has("rope_freqs.weight") {
             return Err(ModelError::Unsupported {
                 what: "rope frequency factors (rope_freqs.weight)".into(),
@@ -87,19 +120,65 @@ impl Config {
             }
         };
         let theta = key("rope.freq_base");
+        let gemma = architecture == "gemma3";
+        let layers = file.size(&key("block_count"), 1 << 10)?;
+        // The 27B model alone scales by the width that its heads would have if they filled the residual.
+        let scaled_dim = if gemma && layers == 62 { hidden / num_heads } else { head_dim };
         Ok(Config {
             context: file.size(&key("context_length"), 1 << 24)?,
             hidden,
             feed_forward: file.size(&key("feed_forward_length"), 1 << 20)?,
-            layers: file.size(&key("block_count"), 1 << 10)?,
+            layers,
             num_heads,
             num_kv_heads,
             head_dim,
             rotary_dim,
             rope_theta: if file.get(&theta).is_some() { file.number(&theta)? } else { 10_000.0 },
+            rope_factor,
+            local_theta: 10_000.0,
+            is_neox: architecture != "llama",
+            window: if gemma { optional("attention.sliding_window", 0, 1 << 24)? } else { 0 },
+            window_pattern: 6,
+            qkv_bias: architecture == "qwen2",
+            qk_norm: gemma || architecture == "qwen3",
+            post_norms: gemma,
+            embedding_scale: gemma.then(|| (hidden as f32).sqrt()),
+            attention_scale: 1.0 / (scaled_dim as f32).sqrt(),
+            gate: if gemma { Gate::GeluTanh } else { Gate::Silu },
             eps: file.number(&key("attention.layer_norm_rms_epsilon"))? as f32,
             vocabulary,
             architecture,
         })
+    }
+
+    /// How many tokens layer `i` sees; 0 for all.
+    pub fn window_of(&self, i: usize) -> usize {
+        if (i + 1).is_multiple_of(self.window_pattern) { 0 } else { self.window }
+    }
+
+    /// The ops that a forward pass and a draw call, for `Selector::require` at start-up.
+    pub fn ops(&self) -> Vec<&'static str> {
+        let mut ops = vec![
+            "attention.decode",
+            "attention.prefill",
+            "embeddings.embedding",
+            "gemm.linear_gguf",
+            "layernorm.fused_add_rmsnorm",
+            "layernorm.rmsnorm",
+            "sampling.sample",
+        ];
+        ops.push(match self.gate {
+            Gate::Silu => "activation.silu_and_mul",
+            Gate::GeluTanh => "activation.gelu_tanh_and_mul",
+        });
+        match self.qk_norm {
+            true => ops.extend(["kvcache.reshape_and_cache", "layernorm.qk_norm_rope"]),
+            false => ops.push("kvcache.rope_and_cache"),
+        }
+        if self.embedding_scale.is_some() {
+            ops.push("elementwise.scale");
+        }
+        ops.sort_unstable();
+        ops
     }
 }

@@ -110,6 +110,26 @@ pub enum ModelError {
     /// Nothing to start from.
     #[error("the prompt has no tokens\n  fix: pass some text with --prompt")]
     EmptyPrompt,
+    /// The cache is full.
+    #[error(
+        "the cache has {free} of {total} blocks free, and {needed} are needed\n  fix: more blocks, fewer or shorter sequences, or remove one that is done"
+    )]
+    OutOfBlocks {
+        /// How many are asked for.
+        needed: usize,
+        /// How many there are to give.
+        free: usize,
+        /// How many there are.
+        total: usize,
+    },
+    /// A sequence of a batch.
+    #[error("sequence {id} {}", if *.twice { "is named twice in one call" } else { "is not in the batch" })]
+    NoSequence {
+        /// Which.
+        id: usize,
+        /// It is there, and twice.
+        twice: bool,
+    },
     /// A token that the model does not have.
     #[error("token {token} is outside the vocabulary of {vocabulary}")]
     Token {

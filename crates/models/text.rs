@@ -8,6 +8,7 @@ use std::io::{Read, Seek};
 /// A model's tokenizer.
 pub struct Text {
     tokenizer: Tokenizer,
+    turn_end: Option<u32>,
 }
 
 impl Text {
@@ -17,7 +18,14 @@ impl Text {
     /// There is none, or none that the tokenizer knows.
     pub fn read<R: Read + Seek>(file: &mut Gguf<R>) -> Result<Text> {
         let fail = |e: shimmytok::Error| ModelError::Tokenizer(e.to_string());
-        Ok(Text { tokenizer: Tokenizer::from_reader(file.rewound()?).map_err(fail)? })
+        let tokenizer = Tokenizer::from_reader(file.rewound()?).map_err(fail)?;
+        // A chat's turn ends before the text does, by a token that not every file names.
+        let turn_end = ["<end_of_turn>", "<|im_end|>", "<|eot_id|>"].into_iter().find_map(|name| {
+            let options = EncodeOptions::with_parse_special(false, true);
+            let ids = tokenizer.encode_with_options(name, &options).ok()?;
+            <[u32; 1]>::try_from(ids).ok().map(|[id]| id)
+        });
+        Ok(Text { tokenizer, turn_end })
     }
 
     /// Tokens of a text, with the begin-of-text token where the file asks for one; names of special tokens in
@@ -38,9 +46,11 @@ impl Text {
         self.tokenizer.decode(tokens, true).map_err(|e| ModelError::Tokenizer(e.to_string()))
     }
 
-    /// The token that ends a text.
-    pub fn eos(&self) -> u32 {
-        self.tokenizer.eos_token()
+    /// The tokens that end a text: the vocabulary's own, and the end of a turn where it has one.
+    pub fn ends(&self) -> Vec<u32> {
+        let mut ends = vec![self.tokenizer.eos_token()];
+        ends.extend(self.turn_end);
+        ends
     }
 
     /// The part of the text of `tokens` that comes after the first `shown` bytes, as far as it is settled:

@@ -31,6 +31,12 @@ pub trait Contract: Op {
     /// How far a kernel's result may be from the reference's for calls of this class.
     fn tolerance(key: Key) -> Tolerance;
 
+    /// The same for one of [`Contract::OUTPUTS`], where they differ.
+    fn tolerance_of(key: Key, output: usize) -> Tolerance {
+        let _ = output;
+        Self::tolerance(key)
+    }
+
     /// What a call must move and compute at least.
     fn cost(args: &Self::Args<'_>) -> Cost;
 }
@@ -64,14 +70,21 @@ impl Tolerance {
         let eps = match key.dtype {
             kernels_core::DType::BF16 => 2f64.powi(-7),
             kernels_core::DType::F16 => 2f64.powi(-10),
+            kernels_core::DType::F8E4M3 => 2f64.powi(-3),
             _ => 2f64.powi(-23),
         };
         Tolerance { abs: f32_rel, rel: ulps * eps + f32_rel }
     }
 
-    /// Also allows the spacing of the class's subnormal numbers, where one rounding is not relative.
+    /// Also allows the spacing of the class's subnormal numbers (of integers: 1), where one rounding is not
+    /// relative.
     pub fn at_least_subnormal(self, key: Key) -> Tolerance {
-        let spacing = if key.dtype == kernels_core::DType::F16 { 2f64.powi(-24) } else { 1e-37 };
+        let spacing = match key.dtype {
+            kernels_core::DType::F16 => 2f64.powi(-24),
+            kernels_core::DType::F8E4M3 => 2f64.powi(-9),
+            kernels_core::DType::I8 => 1.0,
+            _ => 1e-37,
+        };
         Tolerance { abs: self.abs.max(spacing), ..self }
     }
 
@@ -271,9 +284,9 @@ impl<O: Contract> AnyCase for ErasedCase<O> {
             kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))?;
         let expected = self.expected()?;
         let Some((key, got)) = self.outputs(kernel, device)? else { return Ok(Outcome::NotServed) };
-        let tolerance = O::tolerance(key);
         let (mut worst, mut at) = (0.0, String::from("equal"));
         for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
+            let tolerance = O::tolerance_of(key, i);
             for (j, (g, e)) in got.iter().zip(expected).enumerate() {
                 let d = tolerance.distance(*g, *e);
                 if d > worst {

@@ -54,11 +54,12 @@ pub fn poison(tensor: &mut Tensor, at: usize) {
     *tensor = made(Tensor::from_f32(&values, tensor.dtype(), tensor.shape()));
 }
 
-/// An output before it is written: NaN, so that what a kernel leaves out shows.
+/// An output before it is written: NaN or the least integer, so that what a kernel leaves out shows.
 pub fn unwritten(dtype: DType, shape: &[usize]) -> Tensor {
     let len = Layout::contiguous(shape).map_or(0, |l| l.elements());
     made(match dtype {
         DType::I32 => Tensor::from_slice(&vec![i32::MIN; len], shape),
+        DType::I8 => Tensor::from_slice(&vec![i8::MIN; len], shape),
         _ => Tensor::from_f32(&vec![f32::NAN; len], dtype, shape),
     })
 }

@@ -8,6 +8,7 @@ pub mod attention;
 mod contract;
 pub mod data;
 pub mod element;
+pub mod elementwise;
 pub mod embeddings;
 pub mod gemm;
 pub mod kvcache;

@@ -1,3 +1,9 @@
 //! `activation.*`
 
+mod gelu_and_mul;
+mod gelu_quick;
+mod gelu_tanh_and_mul;
+mod map;
+mod relu2;
 mod silu_and_mul;
+mod softcap;

@@ -1,5 +1,6 @@
 //! `attention.*`
 
 mod decode;
+mod merge_state;
 mod prefill;
 mod rows;

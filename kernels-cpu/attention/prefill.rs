@@ -4,14 +4,14 @@
 use super::rows::{Block, attend, clear, group, scratch_bytes, tokens_in_block};
 use crate::isa::Isa;
 use crate::pool::Plan;
-use crate::variants::{variants, with_float};
+use crate::variants::{variants, with_cache, with_float};
 use kernels_core::Ctx;
 use kernels_ops::attention::{Prefill, Sequence, Spans, prefill_spans};
 use std::ops::Range;
 
 variants!(unsafe {
     op: Prefill,
-    formats: Formats::mixed(DTypeSet::FLOAT, DTypeSet::FLOAT),
+    formats: Formats::mixed(DTypeSet::FLOAT, DTypeSet::FLOAT.union(DTypeSet::EIGHT_BIT)),
     plan: plan,
     part: part,
     prepare: prepare,
@@ -21,16 +21,15 @@ variants!(unsafe {
 /// # Safety
 /// Checked arguments on the host.
 unsafe fn spans<'a>(ctx: &Ctx, a: &Prefill<'a>) -> Spans<'a> {
-    let (block_size, rows) = (a.key_cache.dim(1), a.q.dim(0));
     // SAFETY: passed on.
-    unsafe { prefill_spans(ctx, a.seq_lens, a.block_table, block_size, a.qo_indptr, rows, a.is_causal) }
+    unsafe { prefill_spans(ctx, &a.tensors(), a.seq_lens, a.qo_indptr, a.is_causal) }
 }
 
 /// The offsets are data, so units are counted for the worst case: a started block for each sequence.
 fn plan(a: &Prefill<'_>) -> Plan {
     let in_block = tokens_in_block(group(&a.q, &a.key_cache));
     let blocks = a.q.dim(0) / in_block + a.seq_lens.dim(0);
-    let room = (a.block_table.dim(1) * a.key_cache.dim(1)).min(1 << 20);
+    let room = a.tensors().room().min(1 << 20);
     Plan { units: blocks * a.key_cache.dim(2), work: a.q.layout().elements().saturating_mul(room.max(1)) / 8 }
 }
 
@@ -57,7 +56,7 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &Prefill<'_>, units: Range<usize>, thread: 
     }
     let in_block = tokens_in_block(group);
     let all = plan(a).units / kv_heads;
-    with_float!(a.q.dtype(), Q => with_float!(a.key_cache.dtype(), C => {
+    with_cache!(a.key_cache.dtype(), C => {
         // SAFETY: blocks partition the rows of the call; each thread has its scratch.
         unsafe {
             let spans = spans(ctx, a);
@@ -65,10 +64,10 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &Prefill<'_>, units: Range<usize>, thread: 
             for u in units {
                 let Some((sequence, from)) = find(ctx, &spans, all - 1 - u / kv_heads, in_block) else { continue };
                 let to = sequence.rows.min(from + in_block);
-                attend::<S, Q, C>(ctx, &t, Block { sequence, from, to, kv_head: u % kv_heads }, scratch);
+                attend::<S, C>(ctx, &t, Block { sequence, from, to, kv_head: u % kv_heads }, scratch);
             }
         }
-    }))
+    })
 }
 
 /// Block `at` of the call: its sequence and first row; `None` past the last.

@@ -6,8 +6,9 @@
 
 use crate::gemm::tile::{NR, tile};
 use crate::isa::{Elem, Isa, store_tail};
-use crate::math::exp;
+use crate::math::{exp, softcap};
 use crate::quantization::rows::convert;
+use crate::variants::with_float;
 use kernels_core::{Ctx, View};
 use kernels_ops::attention::{Sequence, Spans, Tensors};
 use kernels_ops::element::{below, index};
@@ -17,6 +18,9 @@ pub const ROWS: usize = 16;
 
 /// Tokens in a chunk.
 const CHUNK: usize = 64;
+
+/// In place of the weight of a token that a mask hides.
+const HIDDEN: f32 = -1.0;
 
 /// Query heads that share a key-value head.
 pub fn group(q: &View<'_>, cache: &View<'_>) -> usize {
@@ -28,10 +32,10 @@ pub fn tokens_in_block(group: usize) -> usize {
     (ROWS / group.max(1)).max(1)
 }
 
-/// Scratch of one thread in bytes: queries and sums of a block, scores of a chunk, three numbers a row.
+/// Scratch of one thread in bytes: queries and sums of a block, scores of a chunk, four numbers a row.
 pub fn scratch_bytes(q: &View<'_>, cache: &View<'_>) -> usize {
     let rows = ROWS.max(group(q, cache));
-    (4 * rows * (2 * padded(q.dim(2)) + CHUNK + 3)).next_multiple_of(64)
+    (4 * rows * (2 * padded(q.dim(2)) + CHUNK + 4)).next_multiple_of(64)
 }
 
 fn padded(dim: usize) -> usize {
@@ -77,20 +81,17 @@ struct Scratch {
     scores: *mut f32,
     max: *mut f32,
     total: *mut f32,
-    /// How many tokens of the chunk each row sees.
-    seen: *mut u32,
+    /// The first and one past the last token of the chunk that each row sees.
+    seen: *mut [u32; 2],
+    /// Some tokens between those may be hidden: their weights are [`HIDDEN`].
+    masked: bool,
 }
 
 /// # Safety
 /// `S`'s features, checked arguments on the host, a block inside them that nobody else works on, and scratch
 /// of [`scratch_bytes`] of this thread's own.
 #[inline(always)]
-pub unsafe fn attend<S: Isa, Q: Elem, C: Elem>(
-    ctx: &Ctx,
-    t: &Tensors<'_, '_>,
-    block: Block,
-    scratch: *mut u8,
-) {
+pub unsafe fn attend<S: Isa, C: Elem>(ctx: &Ctx, t: &Tensors<'_, '_>, block: Block, scratch: *mut u8) {
     let Block { sequence, from, to, kv_head } = block;
     let (dim, group) = (t.q.dim(2), group(t.q, t.key_cache));
     let (pad, rows) = (padded(dim), (to - from) * group);
@@ -105,15 +106,18 @@ pub unsafe fn attend<S: Isa, Q: Elem, C: Elem>(
             max: base.add(all * (2 * pad + CHUNK)),
             total: base.add(all * (2 * pad + CHUNK + 1)),
             seen: base.add(all * (2 * pad + CHUNK + 2)).cast(),
+            masked: t.mask.is_some(),
         };
-        load_queries::<S, Q>(t, &block, &s, group, pad);
+        let mask = t.mask.map(|m| (m, m.base(ctx, &sequence)));
+        with_float!(t.q.dtype(), Q => load_queries::<S, Q>(t, &block, &s, group, pad));
         for r in 0..rows {
             s.max.add(r).write(f32::NEG_INFINITY);
             s.total.add(r).write(0.0);
         }
         s.sums.write_bytes(0, rows * pad);
         let limit = sequence.visible(to - 1);
-        let mut token = 0;
+        // Later rows see no earlier tokens than the first one.
+        let mut token = sequence.first(from);
         while token < limit {
             let mut keys = [std::ptr::null::<C>(); CHUNK];
             let mut values = [std::ptr::null::<C>(); CHUNK];
@@ -133,18 +137,46 @@ pub unsafe fn attend<S: Isa, Q: Elem, C: Elem>(
             }
             scores::<S, C>(&s, &keys, n, rows, dim, pad);
             for r in 0..rows {
-                let visible = sequence.visible(from + r / group);
-                // Tokens ascend, so a row sees a first part of the chunk.
-                let mut seen = n;
-                while seen > 0 && tokens[seen - 1] >= visible {
-                    seen -= 1;
+                let i = from + r / group;
+                // Tokens ascend, so a row sees a part of the chunk.
+                let (mut first, mut end) = (0, n);
+                while end > 0 && tokens[end - 1] >= sequence.visible(i) {
+                    end -= 1;
                 }
-                s.seen.add(r).write(seen as u32);
-                soften::<S>(&s, r, seen, n, pad);
+                while first < end && tokens[first] < sequence.first(i) {
+                    first += 1;
+                }
+                s.seen.add(r).write([first as u32, end as u32]);
+                let row = s.scores.add(r * CHUNK);
+                if t.logit_cap > 0.0 {
+                    let mut c = 0;
+                    while c < n {
+                        S::store_f32(
+                            row.add(c),
+                            softcap::<S>(S::load_f32(row.add(c)), S::splat(t.logit_cap)),
+                        );
+                        c += S::W;
+                    }
+                }
+                let mut hidden = 0u64;
+                if let Some((mask, base)) = mask {
+                    for c in first..end {
+                        if !base.is_some_and(|b| mask.sees(b, &sequence, i, tokens[c])) {
+                            hidden |= 1 << c;
+                            row.add(c).write(f32::NEG_INFINITY);
+                        }
+                    }
+                }
+                soften::<S>(&s, r, (first, end), n, pad);
+                for c in first..end {
+                    if hidden >> c & 1 != 0 {
+                        row.add(c).write(HIDDEN);
+                    }
+                }
             }
             accumulate::<S, C>(&s, &values, rows, dim, pad);
         }
-        finish::<S, Q>(t, &block, &s, group, pad);
+        with_float!(t.q.dtype(), Q => finish::<S, Q>(t, &block, &s, group, pad));
     }
 }
 
@@ -193,7 +225,7 @@ unsafe fn locate<C: Elem>(
     }
 }
 
-/// The block's queries as f32 rows, times the scale.
+/// The block's queries as f32 rows, times the scale of the scores and of the keys.
 ///
 /// # Safety
 /// As for [`attend`].
@@ -215,7 +247,7 @@ unsafe fn load_queries<S: Isa, Q: Elem>(
                 let target = s.q.add(((i - block.from) * group + g) * pad);
                 convert::<S, Q, f32>(source, target, dim);
                 for k in 0..dim {
-                    *target.add(k) *= t.sm_scale;
+                    *target.add(k) *= t.sm_scale * t.k_scale;
                 }
             }
         }
@@ -235,7 +267,7 @@ unsafe fn scores<S: Isa, C: Elem>(
     dim: usize,
     pad: usize,
 ) {
-    // SAFETY: r is below the rows, the keys beyond n repeat the last, and their scores are masked.
+    // SAFETY: r is below the rows, the keys beyond n repeat the last, and their scores are never used.
     unsafe {
         let mut c = 0;
         while c < n {
@@ -281,17 +313,20 @@ unsafe fn some_scores<S: Isa, C: Elem, const MR: usize>(
     }
 }
 
-/// Scores of a row to weights e^(score − max), zero beyond `seen`; the row's sums so far are scaled to the
+/// Scores of a row to weights e^(score − max), zero outside `first..end`; the row's sums so far are scaled to the
 /// new maximum. A row without a finite score stays as it is.
 ///
 /// # Safety
 /// As for [`attend`].
 #[inline(always)]
-unsafe fn soften<S: Isa>(s: &Scratch, r: usize, seen: usize, n: usize, pad: usize) {
+unsafe fn soften<S: Isa>(s: &Scratch, r: usize, (first, end): (usize, usize), n: usize, pad: usize) {
     // SAFETY: the row has CHUNK scores; its sums have pad elements, a multiple of the widest vector.
     unsafe {
         let row = s.scores.add(r * CHUNK);
-        for c in seen..n.next_multiple_of(16) {
+        for c in 0..first {
+            row.add(c).write(f32::NEG_INFINITY);
+        }
+        for c in end..n.next_multiple_of(16) {
             row.add(c).write(f32::NEG_INFINITY);
         }
         let mut largest = S::splat(f32::NEG_INFINITY);
@@ -305,8 +340,10 @@ unsafe fn soften<S: Isa>(s: &Scratch, r: usize, seen: usize, n: usize, pad: usiz
         if max == f32::NEG_INFINITY {
             // NaN scores come here too, and must not vanish.
             let mut nan = false;
-            for c in 0..seen {
+            for c in first..end {
                 nan |= (*row.add(c)).is_nan();
+            }
+            for c in 0..n {
                 row.add(c).write(0.0);
             }
             if nan {
@@ -352,20 +389,51 @@ unsafe fn accumulate<S: Isa, C: Elem>(
 ) {
     // SAFETY: rows are inside the scratch.
     unsafe {
-        let seen = |r: usize| *s.seen.add(r) as usize;
+        let seen = |r: usize| (*s.seen.add(r)).map(|t| t as usize);
+        if s.masked {
+            for r in 0..rows {
+                let [mut c, end] = seen(r);
+                while c < end {
+                    let start = c;
+                    while c < end && *s.scores.add(r * CHUNK + c) != HIDDEN {
+                        c += 1;
+                    }
+                    all_columns::<S, C, 1>(s, values, (start, c), r, dim, pad);
+                    c += 1;
+                }
+            }
+            return;
+        }
         let mut r = 0;
         while r + 4 <= rows {
-            let common = seen(r).min(seen(r + 1)).min(seen(r + 2)).min(seen(r + 3));
-            all_columns::<S, C, 4>(s, values, (0, common), r, dim, pad);
+            let (mut first, mut end) = (0, CHUNK);
             for k in r..r + 4 {
-                if seen(k) > common {
-                    all_columns::<S, C, 1>(s, values, (common, seen(k)), k, dim, pad);
+                let [f, e] = seen(k);
+                (first, end) = (first.max(f), end.min(e));
+            }
+            if first >= end {
+                for k in r..r + 4 {
+                    let [f, e] = seen(k);
+                    all_columns::<S, C, 1>(s, values, (f, e), k, dim, pad);
+                }
+                r += 4;
+                continue;
+            }
+            all_columns::<S, C, 4>(s, values, (first, end), r, dim, pad);
+            for k in r..r + 4 {
+                let [f, e] = seen(k);
+                if f < first {
+                    all_columns::<S, C, 1>(s, values, (f, first), k, dim, pad);
+                }
+                if e > end {
+                    all_columns::<S, C, 1>(s, values, (end, e), k, dim, pad);
                 }
             }
             r += 4;
         }
         while r < rows {
-            all_columns::<S, C, 1>(s, values, (0, seen(r)), r, dim, pad);
+            let [f, e] = seen(r);
+            all_columns::<S, C, 1>(s, values, (f, e), r, dim, pad);
             r += 1;
         }
     }
@@ -461,7 +529,17 @@ unsafe fn finish<S: Isa, Q: Elem>(t: &Tensors<'_, '_>, block: &Block, s: &Scratc
             unsafe {
                 let (row, head) = (block.sequence.first_row + i, block.kv_head * group + g);
                 let (max, total) = (*s.max.add(r), *s.total.add(r));
-                let factor = S::splat(if total == 0.0 { 0.0 } else { 1.0 / total });
+                let sink = t.sinks.map_or(f32::NEG_INFINITY, |s| *s.as_ptr::<f32>().add(head));
+                // With a sink the sums so far are scaled to the new maximum, and it has its share.
+                let (max, shrink, total) = match sink == f32::NEG_INFINITY {
+                    true => (max, 1.0, total),
+                    false => {
+                        let top = if sink > max || sink.is_nan() { sink } else { max };
+                        let shrink = if max == f32::NEG_INFINITY { 1.0 } else { (max - top).exp() };
+                        (top, shrink, total * shrink + (sink - top).exp())
+                    }
+                };
+                let factor = S::splat(if total == 0.0 { 0.0 } else { t.v_scale * shrink / total });
                 let out = t.out.as_mut_ptr::<Q>().add(row * t.out.stride(0) + head * t.out.stride(1));
                 let sums = s.sums.add(r * pad);
                 let mut k = 0;

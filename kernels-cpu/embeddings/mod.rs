@@ -1,4 +1,4 @@
 //! `embeddings.*`
 
 mod embedding;
-mod rope;
+pub mod rope;

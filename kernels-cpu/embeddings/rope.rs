@@ -33,15 +33,27 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &Rope<'_>, units: Range<usize>, _: usize) {
                 for x in [&a.q, &a.k] {
                     for h in 0..x.dim(1) {
                         let head = x.as_mut_ptr::<T>().add(t * x.stride(0) + h * x.stride(1));
-                        match a.is_neox {
-                            true => neox::<S, T>(head, cos, half),
-                            false => interleaved::<S, T>(head, cos, half),
-                        }
+                        turn::<S, T>(head, cos, half, a.is_neox);
                     }
                 }
             }
         }
     })
+}
+
+/// Turns the pairs of a head.
+///
+/// # Safety
+/// As for [`neox`].
+#[inline(always)]
+pub unsafe fn turn<S: Isa, T: Elem>(head: *mut T, cos: *const f32, half: usize, is_neox: bool) {
+    // SAFETY: passed on.
+    unsafe {
+        match is_neox {
+            true => neox::<S, T>(head, cos, half),
+            false => interleaved::<S, T>(head, cos, half),
+        }
+    }
 }
 
 /// # Safety

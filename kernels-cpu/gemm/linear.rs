@@ -1,7 +1,7 @@
 //! `gemm.linear`. Units are groups of weight rows, so that a weight is read once for each 64 rows of x, and
 //! at one row of x streams through once.
 
-use super::panel::{Output, X_BLOCK, input, input_bytes, panel, widen};
+use super::panel::{Input, Output, X_BLOCK, input, input_bytes, panel, widen};
 use super::tile::NR;
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
@@ -58,8 +58,23 @@ unsafe fn typed<S: Isa, W: Elem, O: Elem>(
     rows: Rows,
 ) {
     let (Some(x), Some(o)) = (input(&a.x, ctx.workspace().0), a.out.rows()) else { return };
-    let out =
-        Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias: a.bias.as_ref().map(|b| b.as_ptr()) };
+    let bias = a.bias.as_ref().map(|b| b.as_ptr());
+    let out = Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias, scales: None };
+    // SAFETY: passed on.
+    unsafe { stream::<S, W, O>(x, (weight, rows), units, out) }
+}
+
+/// All rows of x times the weight rows of `units`, groups of [`NR`].
+///
+/// # Safety
+/// As for [`part`].
+#[inline(always)]
+pub unsafe fn stream<S: Isa, W: Elem, O: Elem>(
+    x: Input,
+    (weight, rows): (*const W, Rows),
+    units: Range<usize>,
+    out: Output<O>,
+) {
     let mut start = 0;
     while start < x.rows {
         let end = x.rows.min(start + X_BLOCK);

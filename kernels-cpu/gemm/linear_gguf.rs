@@ -70,8 +70,8 @@ unsafe fn typed<S: Isa, O: Elem>(ctx: &Ctx, a: &LinearGguf<'_>, units: Range<usi
     else {
         return;
     };
-    let out =
-        Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias: a.bias.as_ref().map(|b| b.as_ptr()) };
+    let bias = a.bias.as_ref().map(|b| b.as_ptr());
+    let out = Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias, scales: None };
     let (bytes, last) = (row_bytes(a.weight.dtype(), rows.stride), rows.rows.min(units.end * NR));
     let mut first = units.start * NR;
     if x.rows == 1 && a.weight.dtype().is_quantised() {

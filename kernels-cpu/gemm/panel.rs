@@ -41,6 +41,7 @@ pub unsafe fn widen<S: Isa>(x: &View<'_>, scratch: *mut u8) {
         match x.dtype() {
             kernels_core::DType::F16 => rows::<S, kernels_core::f16>(x.as_ptr(), r, scratch.cast()),
             kernels_core::DType::BF16 => rows::<S, kernels_core::bf16>(x.as_ptr(), r, scratch.cast()),
+            kernels_core::DType::F8E4M3 => rows::<S, kernels_core::F8E4M3>(x.as_ptr(), r, scratch.cast()),
             _ => {}
         }
     }
@@ -71,6 +72,8 @@ pub struct Output<O> {
     pub ptr: *mut O,
     pub stride: usize,
     pub bias: Option<*const O>,
+    /// What results are multiplied by before the bias: of each row of x, and of each weight row.
+    pub scales: Option<(*const f32, *const f32)>,
 }
 
 /// Rows `start..end` of x times `count` weight rows from row `n` on (`w[j]` is row `n + j`; beyond `count` the
@@ -128,11 +131,15 @@ unsafe fn step<S: Isa, W: Elem, O: Elem, const MR: usize>(
         let dots = tile::<S, W, MR>(rows, w, x.cols);
         for i in 0..MR {
             for j in 0..count {
+                let dot = match out.scales {
+                    Some((x, w)) => dots[i][j] * *x.add(m + i) * *w.add(n + j),
+                    None => dots[i][j],
+                };
                 let bias = match out.bias {
                     Some(bias) => (*bias.add(n + j)).to_f32(),
                     None => 0.0,
                 };
-                out.ptr.add((m + i) * out.stride + n + j).write(O::from_f32(dots[i][j] + bias));
+                out.ptr.add((m + i) * out.stride + n + j).write(O::from_f32(dot + bias));
             }
         }
     }

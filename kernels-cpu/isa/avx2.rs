@@ -11,6 +11,8 @@ pub struct Avx2;
 // valid for 8 elements.
 impl Isa for Avx2 {
     type V = __m256;
+    type I = __m256i;
+    type H = __m256i;
     const W: usize = 8;
 
     #[inline(always)]
@@ -62,6 +64,83 @@ impl Isa for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn load_i8(p: *const i8) -> __m256 {
+        // SAFETY: see above the impl.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn store_i8(p: *mut i8, v: __m256) {
+        // SAFETY: see above the impl.
+        unsafe {
+            let number = _mm256_and_ps(v, _mm256_cmp_ps::<_CMP_ORD_Q>(v, v));
+            let clamped = _mm256_max_ps(_mm256_min_ps(number, _mm256_set1_ps(127.0)), _mm256_set1_ps(-128.0));
+            store_bytes(p.cast(), _mm256_cvtps_epi32(clamped));
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_f8(p: *const u8) -> __m256 {
+        // SAFETY: see above the impl.
+        unsafe {
+            // As f16 with an exponent that is 8 too small, whose conversion takes subnormals without a detour.
+            let wide = _mm_cvtepu8_epi16(_mm_loadl_epi64(p.cast()));
+            let magnitude = _mm_and_si128(wide, _mm_set1_epi16(0x7F));
+            let sign = _mm_slli_epi16::<8>(_mm_andnot_si128(_mm_set1_epi16(0x7F), wide));
+            let half = _mm_or_si128(sign, _mm_slli_epi16::<7>(magnitude));
+            let value = _mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(256.0));
+            let nan =
+                _mm256_castsi256_ps(_mm256_cvtepi16_epi32(_mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x7F))));
+            _mm256_blendv_ps(value, _mm256_set1_ps(f32::NAN), nan)
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_f8(p: *mut u8, v: __m256) {
+        // SAFETY: see above the impl.
+        unsafe {
+            let sign =
+                _mm256_and_si256(_mm256_srli_epi32::<24>(_mm256_castps_si256(v)), _mm256_set1_epi32(0x80));
+            let abs = _mm256_andnot_ps(_mm256_set1_ps(-0.0), v);
+            let size = _mm256_min_ps(abs, _mm256_set1_ps(448.0));
+            let bits = _mm256_castps_si256(size);
+            let odd = _mm256_and_si256(_mm256_srli_epi32::<20>(bits), _mm256_set1_epi32(1));
+            let rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFFF)));
+            let normal = _mm256_sub_epi32(_mm256_srli_epi32::<20>(rounded), _mm256_set1_epi32(120 << 3));
+            // Beside 2^14 an f32's last bit is 2^-9, the smallest subnormal.
+            let shifted = _mm256_castps_si256(_mm256_add_ps(size, _mm256_set1_ps(16384.0)));
+            let tiny = _mm256_sub_epi32(shifted, _mm256_castps_si256(_mm256_set1_ps(16384.0)));
+            let is_tiny = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LT_OQ>(size, _mm256_set1_ps(0.015_625)));
+            let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(v, v));
+            let code = _mm256_blendv_epi8(normal, tiny, is_tiny);
+            let code = _mm256_blendv_epi8(code, _mm256_set1_epi32(0x7F), nan);
+            // Unsigned codes up to 255: as signed bytes, they are what the saturating pack keeps.
+            let signed = _mm256_srai_epi32::<24>(_mm256_slli_epi32::<24>(_mm256_or_si256(code, sign)));
+            store_bytes(p, signed);
+        }
+    }
+    #[inline(always)]
+    unsafe fn widen_i8(p: *const i8) -> __m256i {
+        // SAFETY: see above the impl.
+        unsafe { _mm256_cvtepi8_epi16(_mm_loadu_si128(p.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn zeros_i32() -> __m256i {
+        // SAFETY: see above the impl.
+        unsafe { _mm256_setzero_si256() }
+    }
+    #[inline(always)]
+    unsafe fn dot_i16(acc: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: see above the impl.
+        unsafe { _mm256_add_epi32(acc, _mm256_madd_epi16(a, b)) }
+    }
+    #[inline(always)]
+    unsafe fn sum_i32(v: __m256i) -> i32 {
+        // SAFETY: see above the impl.
+        unsafe {
+            let q = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+            let d = _mm_add_epi32(q, _mm_shuffle_epi32::<0b1110>(q));
+            _mm_cvtsi128_si32(_mm_add_epi32(d, _mm_shuffle_epi32::<1>(d)))
+        }
+    }
+    #[inline(always)]
     unsafe fn load_u8(p: *const u8) -> __m256 {
         // SAFETY: see above the impl.
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()))) }
@@ -94,6 +173,16 @@ impl Isa for Avx2 {
     unsafe fn mul(a: __m256, b: __m256) -> __m256 {
         // SAFETY: see above the impl.
         unsafe { _mm256_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn div(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see above the impl.
+        unsafe { _mm256_div_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn select_lt(a: __m256, b: __m256, x: __m256, y: __m256) -> __m256 {
+        // SAFETY: see above the impl.
+        unsafe { _mm256_blendv_ps(y, x, _mm256_cmp_ps::<_CMP_LT_OQ>(a, b)) }
     }
     #[inline(always)]
     unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
@@ -170,5 +259,18 @@ impl Isa for Avx2 {
             let d = _mm_max_ps(q, _mm_movehl_ps(q, q));
             _mm_cvtss_f32(_mm_max_ss(d, _mm_shuffle_ps::<1>(d, d)))
         }
+    }
+}
+
+/// Eight integers of a byte each, saturated.
+///
+/// # Safety
+/// The processor has AVX2; `p` is valid for 8 bytes.
+#[inline(always)]
+unsafe fn store_bytes(p: *mut u8, v: __m256i) {
+    // SAFETY: by contract.
+    unsafe {
+        let words = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+        _mm_storel_epi64(p.cast(), _mm_packs_epi16(words, words));
     }
 }

@@ -11,6 +11,8 @@ pub struct Avx512;
 // valid for 16 elements.
 impl Isa for Avx512 {
     type V = __m512;
+    type I = __m512i;
+    type H = __m512i;
     const W: usize = 16;
 
     #[inline(always)]
@@ -66,6 +68,75 @@ impl Isa for Avx512 {
         }
     }
     #[inline(always)]
+    unsafe fn load_i8(p: *const i8) -> __m512 {
+        // SAFETY: see above the impl.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn store_i8(p: *mut i8, v: __m512) {
+        // SAFETY: see above the impl.
+        unsafe {
+            let number = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_ORD_Q>(v, v), v);
+            let clamped = _mm512_max_ps(_mm512_min_ps(number, _mm512_set1_ps(127.0)), _mm512_set1_ps(-128.0));
+            _mm_storeu_si128(p.cast(), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(clamped)));
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_f8(p: *const u8) -> __m512 {
+        // SAFETY: see above the impl.
+        unsafe {
+            // As f16 with an exponent that is 8 too small, whose conversion takes subnormals without a detour.
+            let wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(p.cast()));
+            let magnitude = _mm256_and_si256(wide, _mm256_set1_epi16(0x7F));
+            let sign = _mm256_slli_epi16::<8>(_mm256_andnot_si256(_mm256_set1_epi16(0x7F), wide));
+            let half = _mm256_or_si256(sign, _mm256_slli_epi16::<7>(magnitude));
+            let value = _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256.0));
+            let nan = _mm256_cmpeq_epi16_mask(magnitude, _mm256_set1_epi16(0x7F));
+            _mm512_mask_mov_ps(value, nan, _mm512_set1_ps(f32::NAN))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_f8(p: *mut u8, v: __m512) {
+        // SAFETY: see above the impl.
+        unsafe {
+            let all = _mm512_castps_si512(v);
+            let sign = _mm512_and_si512(_mm512_srli_epi32::<24>(all), _mm512_set1_epi32(0x80));
+            let size = _mm512_min_ps(_mm512_abs_ps(v), _mm512_set1_ps(448.0));
+            let bits = _mm512_castps_si512(size);
+            let odd = _mm512_and_si512(_mm512_srli_epi32::<20>(bits), _mm512_set1_epi32(1));
+            let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFFF)));
+            let normal = _mm512_sub_epi32(_mm512_srli_epi32::<20>(rounded), _mm512_set1_epi32(120 << 3));
+            // Beside 2^14 an f32's last bit is 2^-9, the smallest subnormal.
+            let shifted = _mm512_castps_si512(_mm512_add_ps(size, _mm512_set1_ps(16384.0)));
+            let tiny = _mm512_sub_epi32(shifted, _mm512_castps_si512(_mm512_set1_ps(16384.0)));
+            let is_tiny = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(size, _mm512_set1_ps(0.015_625));
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
+            let code = _mm512_mask_mov_epi32(normal, is_tiny, tiny);
+            let code = _mm512_mask_mov_epi32(code, nan, _mm512_set1_epi32(0x7F));
+            _mm_storeu_si128(p.cast(), _mm512_cvtepi32_epi8(_mm512_or_si512(code, sign)));
+        }
+    }
+    #[inline(always)]
+    unsafe fn widen_i8(p: *const i8) -> __m512i {
+        // SAFETY: see above the impl.
+        unsafe { _mm512_cvtepi8_epi16(_mm256_loadu_si256(p.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn zeros_i32() -> __m512i {
+        // SAFETY: see above the impl.
+        unsafe { _mm512_setzero_si512() }
+    }
+    #[inline(always)]
+    unsafe fn dot_i16(acc: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: see above the impl.
+        unsafe { _mm512_add_epi32(acc, _mm512_madd_epi16(a, b)) }
+    }
+    #[inline(always)]
+    unsafe fn sum_i32(v: __m512i) -> i32 {
+        // SAFETY: see above the impl.
+        unsafe { _mm512_reduce_add_epi32(v) }
+    }
+    #[inline(always)]
     unsafe fn load_u8(p: *const u8) -> __m512 {
         // SAFETY: see above the impl.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()))) }
@@ -98,6 +169,16 @@ impl Isa for Avx512 {
     unsafe fn mul(a: __m512, b: __m512) -> __m512 {
         // SAFETY: see above the impl.
         unsafe { _mm512_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn div(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see above the impl.
+        unsafe { _mm512_div_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn select_lt(a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 {
+        // SAFETY: see above the impl.
+        unsafe { _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), x) }
     }
     #[inline(always)]
     unsafe fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {

@@ -21,6 +21,8 @@ macro_rules! as_avx512 {
 // valid for 16 elements.
 impl Isa for Avx512Bf16 {
     type V = __m512;
+    type I = __m512i;
+    type H = __m512i;
     const W: usize = 16;
 
     as_avx512! {
@@ -30,12 +32,22 @@ impl Isa for Avx512Bf16 {
         load_f16(p: *const u16) -> __m512;
         store_f16(p: *mut u16, v: __m512);
         load_bf16(p: *const u16) -> __m512;
+        load_i8(p: *const i8) -> __m512;
+        store_i8(p: *mut i8, v: __m512);
+        load_f8(p: *const u8) -> __m512;
+        store_f8(p: *mut u8, v: __m512);
+        widen_i8(p: *const i8) -> __m512i;
+        zeros_i32() -> __m512i;
+        dot_i16(acc: __m512i, a: __m512i, b: __m512i) -> __m512i;
+        sum_i32(v: __m512i) -> i32;
         load_u8(p: *const u8) -> __m512;
         nibbles(p: *const u8) -> (__m512, __m512);
         half(bits: u16) -> f32;
         add(a: __m512, b: __m512) -> __m512;
         sub(a: __m512, b: __m512) -> __m512;
         mul(a: __m512, b: __m512) -> __m512;
+        div(a: __m512, b: __m512) -> __m512;
+        select_lt(a: __m512, b: __m512, x: __m512, y: __m512) -> __m512;
         fma(a: __m512, b: __m512, c: __m512) -> __m512;
         max(a: __m512, b: __m512) -> __m512;
         min(a: __m512, b: __m512) -> __m512;

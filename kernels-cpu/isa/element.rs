@@ -1,9 +1,9 @@
 //! Element types as vectors of f32.
 
 use super::Isa;
-use kernels_core::{Element, bf16, f16};
+use kernels_core::{Element, F8E4M3, bf16, f16};
 
-/// A float element that kernels load to f32 and store with one rounding.
+/// An element that kernels load to f32 and store with one rounding.
 ///
 /// # Safety of all methods
 /// As for [`Isa`].
@@ -42,6 +42,8 @@ macro_rules! elem {
 }
 elem!(f32, load_f32, store_f32, |x| x, |y| y);
 elem!(f16, load_f16, store_f16, |x| x.to_f32(), |y| f16::from_f32(y));
+elem!(i8, load_i8, store_i8, |x| f32::from(x), |y| y.round_ties_even() as i8);
+elem!(F8E4M3, load_f8, store_f8, |x| F8E4M3::to_f32(&x), |y| F8E4M3::from_f32(y));
 elem!(bf16, load_bf16, store_bf16, |x| x.to_f32(), |y| bf16::from_f32(y));
 
 /// The first `n < W` lanes from memory, the others `fill`.

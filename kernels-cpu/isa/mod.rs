@@ -30,6 +30,10 @@ pub use portable::Portable;
 pub trait Isa: Copy + 'static {
     /// `W` lanes of f32.
     type V: Copy;
+    /// `W` lanes of i32.
+    type I: Copy;
+    /// `2 W` lanes of i16.
+    type H: Copy;
     /// Lanes.
     const W: usize;
 
@@ -42,6 +46,19 @@ pub trait Isa: Copy + 'static {
     unsafe fn load_bf16(p: *const u16) -> Self::V;
     /// Rounds to nearest even; NaN stays NaN.
     unsafe fn store_bf16(p: *mut u16, v: Self::V);
+    unsafe fn load_i8(p: *const i8) -> Self::V;
+    /// Rounds to nearest even and saturates; NaN becomes 0.
+    unsafe fn store_i8(p: *mut i8, v: Self::V);
+    /// f8_e4m3.
+    unsafe fn load_f8(p: *const u8) -> Self::V;
+    /// f8_e4m3: rounds to nearest even and saturates; NaN stays NaN.
+    unsafe fn store_f8(p: *mut u8, v: Self::V);
+    /// `2 W` i8 as i16.
+    unsafe fn widen_i8(p: *const i8) -> Self::H;
+    unsafe fn zeros_i32() -> Self::I;
+    /// `acc` plus, in each lane, the products of two pairs.
+    unsafe fn dot_i16(acc: Self::I, a: Self::H, b: Self::H) -> Self::I;
+    unsafe fn sum_i32(v: Self::I) -> i32;
     /// Bytes as numbers 0 to 255.
     unsafe fn load_u8(p: *const u8) -> Self::V;
     /// Low and high nibbles of bytes as numbers 0 to 15.
@@ -51,12 +68,15 @@ pub trait Isa: Copy + 'static {
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn div(a: Self::V, b: Self::V) -> Self::V;
     /// `a * b + c`, fused where the processor can.
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The larger; `b` where either is NaN.
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// The smaller; `b` where either is NaN.
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    /// `x` in lanes where `a < b`, else (NaN too) `y`.
+    unsafe fn select_lt(a: Self::V, b: Self::V, x: Self::V, y: Self::V) -> Self::V;
     /// 1 / a within 3e-7 of itself; 0 for an infinity. Several times cheaper than a division.
     unsafe fn reciprocal(a: Self::V) -> Self::V;
     /// 1 / (1 + e⁻ˣ) within 2⁻¹³ of itself, for results that are rounded to 16 bits.

@@ -1,13 +1,23 @@
 //! The target's baseline: plain arrays, which the compiler turns into whatever vectors it may use.
 
 use super::Isa;
-use kernels_core::{bf16, f16};
+use kernels_core::{F8E4M3, bf16, f16};
 
 /// 8 lanes.
 #[derive(Clone, Copy)]
 pub struct Portable;
 
 type V = [f32; 8];
+
+/// The value of each code.
+static F8: [f32; 256] = {
+    let (mut table, mut i) = ([0.0; 256], 0);
+    while i < 256 {
+        table[i] = F8E4M3::from_bits(i as u8).to_f32();
+        i += 1;
+    }
+    table
+};
 
 macro_rules! lanes {
     (|$i:ident| $e:expr) => {{
@@ -22,6 +32,8 @@ macro_rules! lanes {
 // Safe arithmetic throughout; pointers are valid for 8 elements by the trait's contract.
 impl Isa for Portable {
     type V = V;
+    type I = [i32; 8];
+    type H = [i16; 16];
     const W: usize = 8;
 
     #[inline(always)]
@@ -61,6 +73,47 @@ impl Isa for Portable {
         unsafe { p.cast::<[u16; 8]>().write_unaligned(v.map(|x| bf16::from_f32(x).to_bits())) }
     }
     #[inline(always)]
+    unsafe fn load_i8(p: *const i8) -> V {
+        // SAFETY: see above the impl.
+        unsafe { p.cast::<[i8; 8]>().read() }.map(f32::from)
+    }
+    #[inline(always)]
+    unsafe fn store_i8(p: *mut i8, v: V) {
+        // SAFETY: see above the impl.
+        unsafe { p.cast::<[i8; 8]>().write(v.map(|x| x.round_ties_even() as i8)) }
+    }
+    #[inline(always)]
+    unsafe fn load_f8(p: *const u8) -> V {
+        // SAFETY: see above the impl.
+        unsafe { p.cast::<[u8; 8]>().read() }.map(|b| F8[b as usize])
+    }
+    #[inline(always)]
+    unsafe fn store_f8(p: *mut u8, v: V) {
+        // SAFETY: see above the impl.
+        unsafe { p.cast::<[u8; 8]>().write(v.map(|x| F8E4M3::from_f32(x).to_bits())) }
+    }
+    #[inline(always)]
+    unsafe fn widen_i8(p: *const i8) -> [i16; 16] {
+        // SAFETY: see above the impl; this one reads 16.
+        unsafe { p.cast::<[i8; 16]>().read() }.map(i16::from)
+    }
+    #[inline(always)]
+    unsafe fn zeros_i32() -> [i32; 8] {
+        [0; 8]
+    }
+    #[inline(always)]
+    unsafe fn dot_i16(mut acc: [i32; 8], a: [i16; 16], b: [i16; 16]) -> [i32; 8] {
+        for i in 0..8 {
+            let pair = |k: usize| i32::from(a[k]) * i32::from(b[k]);
+            acc[i] += pair(2 * i) + pair(2 * i + 1);
+        }
+        acc
+    }
+    #[inline(always)]
+    unsafe fn sum_i32(v: [i32; 8]) -> i32 {
+        v.iter().sum()
+    }
+    #[inline(always)]
     unsafe fn load_u8(p: *const u8) -> V {
         // SAFETY: see above the impl.
         unsafe { p.cast::<[u8; 8]>().read() }.map(f32::from)
@@ -86,6 +139,14 @@ impl Isa for Portable {
     #[inline(always)]
     unsafe fn mul(a: V, b: V) -> V {
         lanes!(|i| a[i] * b[i])
+    }
+    #[inline(always)]
+    unsafe fn div(a: V, b: V) -> V {
+        lanes!(|i| a[i] / b[i])
+    }
+    #[inline(always)]
+    unsafe fn select_lt(a: V, b: V, x: V, y: V) -> V {
+        lanes!(|i| if a[i] < b[i] { x[i] } else { y[i] })
     }
     #[inline(always)]
     unsafe fn fma(a: V, b: V, c: V) -> V {

@@ -1,10 +1,11 @@
-//! `layernorm.fused_add_rmsnorm`. The unrounded sums of a row wait in f32 scratch (16 KiB at 4096 columns,
+//! `layernorm.fused_add_rmsnorm`, and the rows of its Gemma form. The unrounded sums of a row wait in f32 scratch (16 KiB at 4096 columns,
 //! in L1) between the pass that adds and the pass that normalises.
 
+use super::rmsnorm::offset;
 use crate::isa::{Elem, Isa, load_tail, store_tail};
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};
-use kernels_core::Ctx;
+use kernels_core::{Ctx, View, ViewMut};
 use kernels_ops::layernorm::FusedAddRmsNorm;
 use std::ops::Range;
 
@@ -17,33 +18,54 @@ variants!(unsafe {
 });
 
 fn plan(a: &FusedAddRmsNorm<'_>) -> Plan {
-    let rows = a.x.rows().map_or(0, |r| r.rows);
-    Plan { units: rows, work: 2 * a.x.layout().elements() }
+    by_rows(&a.x)
 }
 
-/// One row of f32 for each thread, a whole number of cache lines apart.
 fn workspace(a: &FusedAddRmsNorm<'_>, threads: usize) -> usize {
-    row_bytes(a) * threads
-}
-
-fn row_bytes(a: &FusedAddRmsNorm<'_>) -> usize {
-    a.x.rows().map_or(0, |r| r.cols * 4).next_multiple_of(64)
+    row_bytes(&a.x) * threads
 }
 
 /// # Safety
 /// Checked arguments on the host, `S`'s features, and units that nobody else works on.
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &FusedAddRmsNorm<'_>, units: Range<usize>, thread: usize) {
-    let (Some(x), Some(res)) = (a.x.rows(), a.residual.rows()) else { return };
+    // SAFETY: passed on.
+    unsafe { rows::<S, false>(ctx, [&a.x, &a.residual], &a.weight, a.eps, units, thread) }
+}
+
+/// A unit is a row.
+pub fn by_rows(x: &ViewMut<'_>) -> Plan {
+    Plan { units: x.rows().map_or(0, |r| r.rows), work: 2 * x.layout().elements() }
+}
+
+/// One row of f32, a whole number of cache lines: what each thread needs.
+pub fn row_bytes(x: &ViewMut<'_>) -> usize {
+    x.rows().map_or(0, |r| r.cols * 4).next_multiple_of(64)
+}
+
+/// Rows `units`, by weights or (`GEMMA`) by 1 + weights.
+///
+/// # Safety
+/// As for [`part`], with a workspace of [`row_bytes`] for each thread.
+#[inline(always)]
+pub unsafe fn rows<S: Isa, const GEMMA: bool>(
+    ctx: &Ctx,
+    [x, residual]: [&ViewMut<'_>; 2],
+    weight: &View<'_>,
+    eps: f32,
+    units: Range<usize>,
+    thread: usize,
+) {
+    let (Some(rows), Some(res)) = (x.rows(), residual.rows()) else { return };
     // SAFETY: the workspace has a row for each thread.
-    let sums = unsafe { ctx.workspace().0.add(thread * row_bytes(a)).cast::<f32>() };
-    with_float!(a.x.dtype(), T => {
+    let sums = unsafe { ctx.workspace().0.add(thread * row_bytes(x)).cast::<f32>() };
+    with_float!(x.dtype(), T => {
         for r in units {
             // SAFETY: row r is inside both tensors.
             unsafe {
-                let xr = a.x.as_mut_ptr::<T>().add(r * x.stride);
-                let rr = a.residual.as_mut_ptr::<T>().add(r * res.stride);
-                row::<S, T>(xr, rr, a.weight.as_ptr(), sums, x.cols, a.eps);
+                let xr = x.as_mut_ptr::<T>().add(r * rows.stride);
+                let rr = residual.as_mut_ptr::<T>().add(r * res.stride);
+                row::<S, T, GEMMA>(xr, rr, weight.as_ptr(), sums, rows.cols, eps);
             }
         }
     })
@@ -52,7 +74,7 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &FusedAddRmsNorm<'_>, units: Range<usize>, 
 /// # Safety
 /// `S`'s features; pointers valid for `cols` elements.
 #[inline(always)]
-unsafe fn row<S: Isa, T: Elem>(
+unsafe fn row<S: Isa, T: Elem, const GEMMA: bool>(
     x: *mut T,
     residual: *mut T,
     w: *const T,
@@ -86,13 +108,14 @@ unsafe fn row<S: Isa, T: Elem>(
         let scale = S::splat(1.0 / (mean + eps).sqrt());
         i = 0;
         while i < full {
-            T::store::<S>(x.add(i), S::mul(S::mul(S::load_f32(sums.add(i)), scale), T::load::<S>(w.add(i))));
+            let weight = offset::<S, GEMMA>(T::load::<S>(w.add(i)));
+            T::store::<S>(x.add(i), S::mul(S::mul(S::load_f32(sums.add(i)), scale), weight));
             i += S::W;
         }
         if tail > 0 {
             let (st, wt) =
                 (load_tail::<S, f32>(sums.add(full), tail, 0.0), load_tail::<S, T>(w.add(full), tail, 0.0));
-            store_tail::<S, T>(x.add(full), S::mul(S::mul(st, scale), wt), tail);
+            store_tail::<S, T>(x.add(full), S::mul(S::mul(st, scale), offset::<S, GEMMA>(wt)), tail);
         }
     }
 }

@@ -1,39 +1,75 @@
-//! `layernorm.rmsnorm`. Two passes over a row that is in L1 after the first: 2 loads and 1 store a vector.
+//! `layernorm.rmsnorm`, and the rows of its Gemma form. Two passes over a row that is in L1 after the first: 2 loads and 1 store a vector.
 
 use crate::isa::{Elem, Isa, load_tail, store_tail};
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};
-use kernels_core::{Ctx, Rows};
+use kernels_core::{Ctx, Rows, View, ViewMut};
 use kernels_ops::layernorm::RmsNorm;
 use std::ops::Range;
 
 variants!(unsafe { op: RmsNorm, formats: Formats::same(DTypeSet::FLOAT), plan: plan, part: part });
 
 fn plan(a: &RmsNorm<'_>) -> Plan {
-    let rows = a.x.rows().map_or(0, |r| r.rows);
-    Plan { units: rows, work: a.x.layout().elements() }
+    by_rows(&a.x)
+}
+
+/// A unit is a row.
+pub fn by_rows(x: &View<'_>) -> Plan {
+    Plan { units: x.rows().map_or(0, |r| r.rows), work: x.layout().elements() }
 }
 
 /// # Safety
 /// Checked arguments on the host, `S`'s features, and units that nobody else works on.
 #[inline(always)]
 unsafe fn part<S: Isa>(_: &Ctx, a: &RmsNorm<'_>, units: Range<usize>, _: usize) {
-    let (Some(x), Some(o)) = (a.x.rows(), a.out.rows()) else { return };
-    with_float!(a.x.dtype(), T => {
+    // SAFETY: passed on.
+    unsafe { rows::<S, false>(&a.x, &a.weight, &a.out, a.eps, units) }
+}
+
+/// Rows `units`, by weights or (`GEMMA`) by 1 + weights.
+///
+/// # Safety
+/// As for [`part`].
+#[inline(always)]
+pub unsafe fn rows<S: Isa, const GEMMA: bool>(
+    x: &View<'_>,
+    weight: &View<'_>,
+    out: &ViewMut<'_>,
+    eps: f32,
+    units: Range<usize>,
+) {
+    let (Some(from), Some(to)) = (x.rows(), out.rows()) else { return };
+    with_float!(x.dtype(), T => {
         for r in units {
             // SAFETY: row r is inside both tensors.
             unsafe {
-                let (xr, or) = (a.x.as_ptr::<T>().add(r * x.stride), a.out.as_mut_ptr::<T>().add(r * o.stride));
-                row::<S, T>(xr, a.weight.as_ptr(), or, x, a.eps);
+                let (xr, or) = (x.as_ptr::<T>().add(r * from.stride), out.as_mut_ptr::<T>().add(r * to.stride));
+                row::<S, T, T, GEMMA>(xr, weight.as_ptr(), or, from, eps);
             }
         }
     })
 }
 
+/// A vector of weights, plus 1 in Gemma's form.
+///
+/// # Safety
+/// `S`'s features.
+#[inline(always)]
+pub unsafe fn offset<S: Isa, const GEMMA: bool>(w: S::V) -> S::V {
+    // SAFETY: passed on.
+    if GEMMA { unsafe { S::add(w, S::splat(1.0)) } } else { w }
+}
+
 /// # Safety
 /// `S`'s features; pointers valid for `cols` elements.
 #[inline(always)]
-unsafe fn row<S: Isa, T: Elem>(x: *const T, w: *const T, out: *mut T, Rows { cols, .. }: Rows, eps: f32) {
+pub unsafe fn row<S: Isa, T: Elem, O: Elem, const GEMMA: bool>(
+    x: *const T,
+    w: *const T,
+    out: *mut O,
+    Rows { cols, .. }: Rows,
+    eps: f32,
+) {
     // SAFETY: every offset is below cols.
     unsafe {
         let full = cols - cols % S::W;
@@ -42,14 +78,14 @@ unsafe fn row<S: Isa, T: Elem>(x: *const T, w: *const T, out: *mut T, Rows { col
         let scale = S::splat(1.0 / (squares / cols as f32 + eps).sqrt());
         let mut i = 0;
         while i < full {
-            let y = S::mul(S::mul(T::load::<S>(x.add(i)), scale), T::load::<S>(w.add(i)));
-            T::store::<S>(out.add(i), y);
+            let weight = offset::<S, GEMMA>(T::load::<S>(w.add(i)));
+            O::store::<S>(out.add(i), S::mul(S::mul(T::load::<S>(x.add(i)), scale), weight));
             i += S::W;
         }
         if tail > 0 {
             let (xt, wt) =
                 (load_tail::<S, T>(x.add(full), tail, 0.0), load_tail::<S, T>(w.add(full), tail, 0.0));
-            store_tail::<S, T>(out.add(full), S::mul(S::mul(xt, scale), wt), tail);
+            store_tail::<S, O>(out.add(full), S::mul(S::mul(xt, scale), offset::<S, GEMMA>(wt)), tail);
         }
     }
 }

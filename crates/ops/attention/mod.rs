@@ -3,12 +3,16 @@
 //!
 //! A sequence's token t is row `t % block_size` of block `block_table[sequence, t / block_size]`. Query head h
 //! reads key-value head `h / (num_heads / num_kv_heads)`. LSE is the natural logarithm of the sum of
-//! exponentials. A row that sees no token gives zeros and LSE −∞.
+//! exponentials, a sink's included. A row that sees no token gives zeros and LSE −∞ (with a sink: the sink).
 
 mod decode;
+mod merge_state;
+mod options;
 mod paged;
 mod prefill;
 
 pub use decode::{Decode, decode, decode_into};
+pub use merge_state::{MergeState, merge_state, merge_state_into};
+pub use options::{Mask, Options};
 pub use paged::{Sequence, Spans, Tensors, decode_spans, prefill_spans};
 pub use prefill::{Prefill, prefill, prefill_into};

@@ -1,8 +1,10 @@
 //! What decode and prefill share: the checks of the cache, which rows see which tokens, and the reference.
 
+use super::options::{Mask, Options};
 use super::{Decode, Prefill};
-use crate::args::Arg;
+use crate::args::{Arg, in_range};
 use crate::element::{at, below, index, put};
+use crate::kvcache::{CACHE, check_scales};
 use kernels_core::{CallError, Ctx, DType, DTypeSet, View, ViewMut};
 
 /// Checks the cache and the tables of an attention op for `batch` sequences; gives head_dim.
@@ -14,11 +16,12 @@ pub(super) fn check(
     out: View<'_>,
     lse: Option<View<'_>>,
     batch: usize,
+    options: &Options<'_>,
 ) -> Result<(), CallError> {
     let arg = |name, view| Arg::new(op, name, view);
     let query = arg("q", q).dtype(DTypeSet::FLOAT)?.rank(3)?.dense_last()?;
     let (tokens, heads, dim) = (q.dim(0), q.dim(1), q.dim(2));
-    let keys = arg("key_cache", key_cache).dtype(DTypeSet::FLOAT)?.rank(4)?.dense_last()?;
+    let keys = arg("key_cache", key_cache).dtype(CACHE)?.rank(4)?.dense_last()?;
     let kv_heads = key_cache.dim(2);
     keys.shape(&[key_cache.dim(0), key_cache.dim(1), kv_heads, dim])?;
     if heads > 0 && (kv_heads == 0 || heads % kv_heads != 0) {
@@ -31,6 +34,12 @@ pub(super) fn check(
     table.shape(&[batch, block_table.dim(1)])?;
     arg("seq_lens", seq_lens).indices(batch)?;
     arg("out", out).like(query)?.shape(&[tokens, heads, dim])?.dense_last()?.output()?;
+    if let Some(sinks) = options.sinks {
+        arg("sinks", sinks).dtype(DTypeSet::of(&[DType::F32]))?.shape(&[heads])?.dense_last()?;
+    }
+    let (cap, device) = (options.logit_cap, q.device());
+    in_range(op, "logit_cap", cap.into(), cap >= 0.0 && cap.is_finite(), "0 and above", device)?;
+    check_scales(op, [options.k_scale, options.v_scale], device)?;
     if let Some(lse) = lse {
         arg("lse", lse).dtype(DTypeSet::of(&[DType::F32]))?.shape(&[tokens, heads])?.output()?.rows()?;
     }
@@ -50,10 +59,21 @@ pub struct Sequence {
     pub kv_len: usize,
     /// Whether row i sees only the first `kv_len - rows + i + 1` tokens.
     pub causal: bool,
+    /// Of how many tokens, counted back from its own, a row sees the later ones at most; 0 for all.
+    pub window: usize,
 }
 
 impl Sequence {
-    /// How many tokens row `i` of this sequence sees.
+    /// The first token that row `i` of this sequence sees, if it sees any.
+    #[inline]
+    pub fn first(&self, i: usize) -> usize {
+        match self.window {
+            0 => 0,
+            window => (self.kv_len + i + 1).saturating_sub(self.rows).saturating_sub(window),
+        }
+    }
+
+    /// One past the last token that row `i` of this sequence sees.
     #[inline]
     pub fn visible(&self, i: usize) -> usize {
         if self.causal {
@@ -72,13 +92,14 @@ pub struct Spans<'a> {
     qo_indptr: Option<View<'a>>,
     limit: usize,
     causal: bool,
+    window: usize,
     /// The offsets partition the rows of q.
     valid: bool,
 }
 
 /// The sequences of a decode call.
-pub fn decode_spans<'a>(seq_lens: View<'a>, block_table: View<'a>, block_size: usize) -> Spans<'a> {
-    Spans { seq_lens, qo_indptr: None, limit: block_table.dim(1) * block_size, causal: false, valid: true }
+pub fn decode_spans<'a>(t: &Tensors<'_, 'a>, seq_lens: View<'a>) -> Spans<'a> {
+    Spans { seq_lens, qo_indptr: None, limit: t.room(), causal: false, window: t.window, valid: true }
 }
 
 /// The sequences of a prefill call over `rows` rows of q. Offsets that do not partition the rows are
@@ -88,13 +109,12 @@ pub fn decode_spans<'a>(seq_lens: View<'a>, block_table: View<'a>, block_size: u
 /// Checked arguments on the host.
 pub unsafe fn prefill_spans<'a>(
     ctx: &Ctx,
+    t: &Tensors<'_, 'a>,
     seq_lens: View<'a>,
-    block_table: View<'a>,
-    block_size: usize,
     qo_indptr: View<'a>,
-    rows: usize,
     causal: bool,
 ) -> Spans<'a> {
+    let rows = t.q.dim(0);
     let (mut last, mut valid) = (0, true);
     for i in 0..qo_indptr.dim(0) {
         // SAFETY: i is below the number of offsets.
@@ -110,8 +130,7 @@ pub unsafe fn prefill_spans<'a>(
         ctx.out_of_range(last, rows + 1);
         valid = false;
     }
-    let limit = block_table.dim(1) * block_size;
-    Spans { seq_lens, qo_indptr: Some(qo_indptr), limit, causal, valid }
+    Spans { seq_lens, qo_indptr: Some(qo_indptr), limit: t.room(), causal, window: t.window, valid }
 }
 
 impl Spans<'_> {
@@ -147,7 +166,7 @@ impl Spans<'_> {
                 (start as usize, (end - start) as usize)
             }
         };
-        Sequence { index: i, first_row, rows, kv_len, causal: self.causal }
+        Sequence { index: i, first_row, rows, kv_len, causal: self.causal, window: self.window }
     }
 }
 
@@ -166,15 +185,35 @@ pub struct Tensors<'r, 'a> {
     pub out: &'r ViewMut<'a>,
     /// Natural-log LSE.
     pub lse: Option<&'r ViewMut<'a>>,
+    /// `[num_heads]`: a score of each head that has no value.
+    pub sinks: Option<&'r View<'a>>,
+    /// Which tokens each row may see.
+    pub mask: Option<Mask<'r, 'a>>,
     /// Factor of the scores.
     pub sm_scale: f32,
+    /// Soft cap of the scores; 0 for none.
+    pub logit_cap: f32,
+    /// How many tokens a row sees at most; 0 for all.
+    pub window: usize,
+    /// What stored keys are multiplied by.
+    pub k_scale: f32,
+    /// What stored values are multiplied by.
+    pub v_scale: f32,
+}
+
+impl Tensors<'_, '_> {
+    /// Tokens that the block table has room for, for each sequence.
+    pub fn room(&self) -> usize {
+        self.block_table.dim(1).saturating_mul(self.key_cache.dim(1))
+    }
 }
 
 macro_rules! tensors_of {
-    ($op:ident) => {
+    ($op:ident, |$a:ident| $mask:expr) => {
         impl<'a> $op<'a> {
             /// What decode and prefill have in common.
             pub fn tensors<'r>(&'r self) -> Tensors<'r, 'a> {
+                let $a = self;
                 Tensors {
                     q: &self.q,
                     key_cache: &self.key_cache,
@@ -182,14 +221,20 @@ macro_rules! tensors_of {
                     block_table: &self.block_table,
                     out: &self.out,
                     lse: self.lse.as_ref(),
+                    sinks: self.sinks.as_ref(),
+                    mask: $mask,
                     sm_scale: self.sm_scale,
+                    logit_cap: self.logit_cap,
+                    window: self.window,
+                    k_scale: self.k_scale,
+                    v_scale: self.v_scale,
                 }
             }
         }
     };
 }
-tensors_of!(Decode);
-tensors_of!(Prefill);
+tensors_of!(Decode, |_a| None);
+tensors_of!(Prefill, |a| Mask::of(a.mask.as_ref(), a.mask_indptr.as_ref()));
 
 /// The reference: each row and head by itself, in f64.
 ///
@@ -200,7 +245,7 @@ pub(super) unsafe fn reference(ctx: &Ctx, t: &Tensors<'_, '_>, spans: &Spans<'_>
         for row in 0..t.q.dim(0) {
             for head in 0..t.q.dim(1) {
                 // SAFETY: row and head are inside q.
-                unsafe { one(ctx, t, None, row, head, 0) };
+                unsafe { one(ctx, t, None, row, head) };
             }
         }
     }
@@ -208,59 +253,70 @@ pub(super) unsafe fn reference(ctx: &Ctx, t: &Tensors<'_, '_>, spans: &Spans<'_>
         // SAFETY: s is below the number of sequences; rows are inside q by the spans' check.
         unsafe {
             let sequence = spans.sequence(ctx, s);
+            let base = t.mask.map(|m| m.base(ctx, &sequence));
             for i in 0..sequence.rows {
                 for head in 0..t.q.dim(1) {
-                    one(ctx, t, Some(s), sequence.first_row + i, head, sequence.visible(i));
+                    one(ctx, t, Some((&sequence, i, base)), sequence.first_row + i, head);
                 }
             }
         }
     }
 }
 
-/// One row and head over the first `visible` tokens of a sequence.
+/// One row and head: row `i` of a sequence and the place of its mask, or nothing to see.
 ///
 /// # Safety
 /// Checked arguments on the host; `row` and `head` inside q.
 unsafe fn one(
     ctx: &Ctx,
     t: &Tensors<'_, '_>,
-    sequence: Option<usize>,
+    seen: Option<(&Sequence, usize, Option<Option<usize>>)>,
     row: usize,
     head: usize,
-    visible: usize,
 ) {
     let (dim, blocks, block_size) = (t.q.dim(2), t.key_cache.dim(0), t.key_cache.dim(1));
     let kv_head = head / (t.q.dim(1) / t.key_cache.dim(2));
+    let (scale, cap) = (f64::from(t.sm_scale) * f64::from(t.k_scale), f64::from(t.logit_cap));
     let mut scores = Vec::new();
-    for token in 0..visible {
-        let Some(s) = sequence else { break };
-        // SAFETY: the token is inside the block table's row.
-        let block = unsafe {
-            let entry = s * t.block_table.stride(0) + token / block_size;
-            index(t.block_table, entry)
-        };
-        let Some(b) = below(block, blocks) else {
-            ctx.out_of_range(block, blocks);
-            continue;
-        };
-        let base = |c: &View<'_>| b * c.stride(0) + token % block_size * c.stride(1) + kv_head * c.stride(2);
-        let (key, value) = (base(t.key_cache), base(t.value_cache));
-        let query = row * t.q.stride(0) + head * t.q.stride(1);
-        // SAFETY: all indices are inside their dimensions.
-        let dot: f64 = unsafe { (0..dim).map(|i| at(t.q, query + i) * at(t.key_cache, key + i)).sum() };
-        scores.push((dot * f64::from(t.sm_scale), value));
+    if let Some((s, i, base)) = seen {
+        for token in s.first(i)..s.visible(i) {
+            // SAFETY: the token is inside the block table's row, and its mask inside the mask.
+            let block = unsafe {
+                if let (Some(mask), Some(base)) = (t.mask, base)
+                    && !base.is_some_and(|b| mask.sees(b, s, i, token))
+                {
+                    continue;
+                }
+                index(t.block_table, s.index * t.block_table.stride(0) + token / block_size)
+            };
+            let Some(b) = below(block, blocks) else {
+                ctx.out_of_range(block, blocks);
+                continue;
+            };
+            let place =
+                |c: &View<'_>| b * c.stride(0) + token % block_size * c.stride(1) + kv_head * c.stride(2);
+            let (key, value) = (place(t.key_cache), place(t.value_cache));
+            let query = row * t.q.stride(0) + head * t.q.stride(1);
+            // SAFETY: all indices are inside their dimensions.
+            let dot: f64 = unsafe { (0..dim).map(|i| at(t.q, query + i) * at(t.key_cache, key + i)).sum() };
+            let score = dot * scale;
+            scores.push((if cap > 0.0 { cap * (score / cap).tanh() } else { score }, value));
+        }
     }
     // A NaN score is not passed over, as `f64::max` would.
     let largest = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
-    let max = scores.iter().map(|s| s.0).fold(f64::NEG_INFINITY, largest);
-    let weights: Vec<f64> =
-        scores.iter().map(|s| if max == f64::NEG_INFINITY { 0.0 } else { (s.0 - max).exp() }).collect();
-    let total: f64 = weights.iter().sum();
+    // SAFETY: there is a sink for each head.
+    let sink = t.sinks.map_or(f64::NEG_INFINITY, |s| unsafe { at(s, head) });
+    let max = scores.iter().map(|s| s.0).fold(sink, largest);
+    let weight = |score: f64| if max == f64::NEG_INFINITY { 0.0 } else { (score - max).exp() };
+    let weights: Vec<f64> = scores.iter().map(|s| weight(s.0)).collect();
+    let total: f64 = weights.iter().sum::<f64>() + weight(sink);
     let target = row * t.out.stride(0) + head * t.out.stride(1);
     for i in 0..dim {
         // SAFETY: as above.
         unsafe {
             let sum: f64 = weights.iter().zip(&scores).map(|(w, s)| w * at(t.value_cache, s.1 + i)).sum();
+            let sum = sum * f64::from(t.v_scale);
             put(t.out, target + i, if total == 0.0 { 0.0 } else { sum / total });
         }
     }

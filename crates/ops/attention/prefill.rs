@@ -1,8 +1,11 @@
 //! `attention.prefill`: the new tokens of a batch of sequences, over the cached prefix and themselves.
 
+use super::decode::{Shape, stored};
+use super::options::{Options, check_mask};
 use super::paged::{check, prefill_spans, reference as paged_reference};
 use crate::args::Arg;
 use crate::data::{Rng, ints, normal, poison, unwritten};
+use crate::kvcache::CACHE;
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
 
@@ -16,7 +19,7 @@ kernels_core::op! {
     pub struct Prefill = "attention.prefill" {
         /// `[new tokens, num_heads, head_dim]`, f32, f16 or bf16; a dense last dimension.
         reads q,
-        /// `[blocks, block_size, num_kv_heads, head_dim]`, f32, f16 or bf16; a dense last dimension.
+        /// `[blocks, block_size, num_kv_heads, head_dim]`, f32, f16, bf16, i8 or f8_e4m3; a dense last dimension.
         reads key_cache,
         /// Shape and type of `key_cache`.
         reads value_cache,
@@ -26,12 +29,26 @@ kernels_core::op! {
         reads seq_lens,
         /// `[batch + 1]`: sequence b has rows `qo_indptr[b]..qo_indptr[b + 1]` of q.
         reads qo_indptr,
+        /// `[num_heads]` f32: a score of each head that takes its share of the softmax and has no value.
+        maybe sinks,
+        /// `[any]` u8: for sequence b, `[rows, seq_len]` bytes from `mask_indptr[b]` on; 0 hides.
+        maybe mask,
+        /// `[batch]`, i32, i64 or u32.
+        maybe mask_indptr,
         /// Shape and type of `q`.
         writes out,
         /// `[new tokens, num_heads]` f32: natural-log LSE.
         maybe_writes lse,
         /// Factor of the scores, 1 / √head_dim as a rule.
         value sm_scale: f32,
+        /// Scores become cap · tanh(score / cap); 0 for none.
+        value logit_cap: f32,
+        /// How many tokens a row sees at most, its own included; 0 for all.
+        value window: usize,
+        /// What stored keys are multiplied by; 1 for none.
+        value k_scale: f32,
+        /// What stored values are multiplied by; 1 for none.
+        value v_scale: f32,
         /// Whether a token sees only itself and those before it.
         value is_causal: bool,
     }
@@ -48,7 +65,7 @@ pub fn prefill<'a>(
     block_table: impl Into<View<'a>>,
     seq_lens: impl Into<View<'a>>,
     qo_indptr: impl Into<View<'a>>,
-    sm_scale: f32,
+    options: Options<'a>,
     is_causal: bool,
 ) -> Result<Tensor> {
     let q = q.into();
@@ -57,7 +74,7 @@ pub fn prefill<'a>(
     let (key_cache, value_cache): (View<'_>, View<'_>) = (key_cache.into(), value_cache.into());
     let (table, lens, offsets): (View<'_>, View<'_>, View<'_>) =
         (block_table.into(), seq_lens.into(), qo_indptr.into());
-    prefill_into(q, key_cache, value_cache, table, lens, offsets, sm_scale, is_causal, &mut out)?;
+    prefill_into(q, key_cache, value_cache, table, lens, offsets, options, is_causal, &mut out)?;
     Ok(out)
 }
 
@@ -72,7 +89,7 @@ pub fn prefill_into<'a>(
     block_table: impl Into<View<'a>>,
     seq_lens: impl Into<View<'a>>,
     qo_indptr: impl Into<View<'a>>,
-    sm_scale: f32,
+    options: Options<'a>,
     is_causal: bool,
     out: impl Into<ViewMut<'a>>,
 ) -> Result<()> {
@@ -84,30 +101,48 @@ pub fn prefill_into<'a>(
         seq_lens: seq_lens.into(),
         qo_indptr: qo_indptr.into(),
         out: out.into(),
+        sinks: options.sinks,
+        mask: None,
+        mask_indptr: None,
         lse: None,
-        sm_scale,
+        sm_scale: options.sm_scale,
+        logit_cap: options.logit_cap,
+        window: options.window,
+        k_scale: options.k_scale,
+        v_scale: options.v_scale,
         is_causal,
     }
     .run()
 }
 
-impl Prefill<'_> {
+impl<'a> Prefill<'a> {
+    fn options(&self) -> Options<'a> {
+        Options {
+            sm_scale: self.sm_scale,
+            logit_cap: self.logit_cap,
+            window: self.window,
+            sinks: self.sinks,
+            k_scale: self.k_scale,
+            v_scale: self.v_scale,
+        }
+    }
+
     fn validate(&self) -> Result<Valid, CallError> {
         let (caches, tables) = ([self.key_cache, self.value_cache], [self.block_table, self.seq_lens]);
         let batch = self.seq_lens.layout().elements();
         let lse = self.lse.as_ref().map(|l| l.as_view());
-        check(Self::OP, self.q, caches, tables, self.out.as_view(), lse, batch)?;
+        check(Self::OP, self.q, caches, tables, self.out.as_view(), lse, batch, &self.options())?;
         Arg::new(Self::OP, "qo_indptr", self.qo_indptr).indices(batch + 1)?;
+        check_mask(Self::OP, self.mask, self.mask_indptr, batch)?;
         let key = Key::of(self.q.dtype()).with_weight(self.key_cache.dtype()).with_fact(self.q.dim(2));
         Ok(Valid { key, empty: self.q.layout().elements() == 0 })
     }
 }
 
 unsafe fn reference(ctx: &Ctx, a: &Prefill<'_>) -> Result<(), RunError> {
-    let (block_size, rows) = (a.key_cache.dim(1), a.q.dim(0));
     // SAFETY: checked arguments on the host.
     unsafe {
-        let spans = prefill_spans(ctx, a.seq_lens, a.block_table, block_size, a.qo_indptr, rows, a.is_causal);
+        let spans = prefill_spans(ctx, &a.tensors(), a.seq_lens, a.qo_indptr, a.is_causal);
         paged_reference(ctx, &a.tensors(), &spans);
     }
     Ok(())
@@ -117,26 +152,54 @@ kernel!(unsafe {
     op: Prefill,
     backend: Backend::REFERENCE,
     variant: "",
-    formats: Formats::mixed(DTypeSet::FLOAT, DTypeSet::FLOAT),
+    formats: Formats::mixed(DTypeSet::FLOAT, CACHE),
     run: reference,
 });
 
 crate::contract!(Prefill);
 
 impl Contract for Prefill<'static> {
-    /// Scale, and whether causal.
-    type Params = (f32, bool);
-    const OUTPUTS: &'static [usize] = &[6, 7];
+    /// The values, whether causal, and whether there is a mask.
+    type Params = (Shape, bool, bool);
+    const OUTPUTS: &'static [usize] = &[9, 10];
 
     fn cases() -> Vec<Case<Self::Params>> {
         let mut cases = Vec::new();
         for dtype in FLOATS {
-            for cache in FLOATS {
+            for cache in CACHE.iter() {
                 // (new, total) of each sequence: no prefix, a prefix, one token, nothing new, more new than kept.
                 cases.push(case(dtype, cache, &[(5, 5), (3, 20), (1, 17), (0, 4)], 6, 2, 64, 16, true));
                 cases.push(case(dtype, cache, &[(9, 70)], 3, 3, 33, 32, true));
                 cases.push(case(dtype, cache, &[(40, 40), (2, 1)], 8, 1, 128, 16, true));
                 cases.push(case(dtype, cache, &[(4, 30), (2, 0)], 4, 2, 64, 16, false));
+                for (cap, window, sinks) in
+                    [(3.0, 0, false), (0.0, 5, false), (0.0, 0, true), (8.0, 40, true)]
+                {
+                    for is_causal in [true, false] {
+                        let mut with =
+                            case(dtype, cache, &[(5, 5), (30, 130), (2, 1)], 6, 2, 40, 16, is_causal);
+                        let shape = &mut with.params.0;
+                        (shape.logit_cap, shape.window, shape.sinks) = (cap, window, sinks);
+                        with.name = format!("{}, cap {cap}, window {window}, sinks {sinks}", with.name);
+                        cases.push(with);
+                    }
+                }
+                for (is_causal, window) in [(false, 0), (true, 0), (true, 30)] {
+                    let mut with =
+                        case(dtype, cache, &[(9, 70), (5, 5), (0, 3), (17, 20)], 4, 2, 24, 8, is_causal);
+                    (with.params.0.window, with.params.2) = (window, true);
+                    with.name = format!("{}, window {window}, masked", with.name);
+                    cases.push(with);
+                }
+                if !DTypeSet::FLOAT.contains(cache) {
+                    continue;
+                }
+                // A NaN value is hidden from all rows but those that see it.
+                let mut masked = case(dtype, cache, &[(7, 7)], 3, 1, 24, 8, false);
+                masked.params.2 = true;
+                poison(&mut masked.tensors[2], 24 * 3 + 3);
+                masked.name.push_str(", masked, a NaN value");
+                cases.push(masked);
                 // The last token's value is NaN: the tokens before it do not see it.
                 let mut with_nan = case(dtype, cache, &[(7, 7)], 3, 1, 24, 8, true);
                 poison(&mut with_nan.tensors[2], 24 * 6 + 3);
@@ -153,7 +216,10 @@ impl Contract for Prefill<'static> {
     }
 
     fn bind<'a>(params: &Self::Params, tensors: &'a mut [Tensor]) -> Option<Prefill<'a>> {
-        let [q, keys, values, table, lens, offsets, out, lse] = tensors else { return None };
+        let [q, keys, values, table, lens, offsets, sinks, mask, mask_indptr, out, lse] = tensors else {
+            return None;
+        };
+        let (shape, is_causal, has_mask) = params;
         Some(Prefill {
             q: q.view(),
             key_cache: keys.view(),
@@ -161,10 +227,17 @@ impl Contract for Prefill<'static> {
             block_table: table.view(),
             seq_lens: lens.view(),
             qo_indptr: offsets.view(),
+            sinks: shape.sinks.then(|| sinks.view()),
+            mask: has_mask.then(|| mask.view()),
+            mask_indptr: has_mask.then(|| mask_indptr.view()),
             out: out.view_mut(),
             lse: Some(lse.view_mut()),
-            sm_scale: params.0,
-            is_causal: params.1,
+            sm_scale: shape.sm_scale,
+            logit_cap: shape.logit_cap,
+            window: shape.window,
+            k_scale: shape.scales[0],
+            v_scale: shape.scales[1],
+            is_causal: *is_causal,
         })
     }
 
@@ -211,19 +284,27 @@ fn case(
     dim: usize,
     block_size: usize,
     is_causal: bool,
-) -> Case<(f32, bool)> {
+) -> Case<(Shape, bool, bool)> {
+    let mut rng = Rng::new(11);
     let lens: Vec<i64> = sequences.iter().map(|s| s.1).collect();
     let mut offsets = vec![0];
     sequences.iter().for_each(|s| offsets.push(offsets[offsets.len() - 1] + s.0));
     let rows = offsets[offsets.len() - 1] as usize;
     let (table, blocks) = block_table(&lens, block_size);
+    let starts: Vec<i64> =
+        sequences.iter().scan(2, |at, s| Some(std::mem::replace(at, *at + s.0 * s.1))).collect();
+    let cells = 2 + sequences.iter().map(|s| s.0 * s.1).sum::<i64>() as usize;
+    let mask: Vec<u8> = (0..cells).map(|_| u8::from(rng.below(3) > 0)).collect();
     let tensors = vec![
         normal(1, dtype, &[rows, heads, dim], 1.0),
-        normal(2, cache, &[blocks, block_size, kv_heads, dim], 1.0),
-        normal(3, cache, &[blocks, block_size, kv_heads, dim], 1.0),
+        stored(2, cache, &[blocks, block_size, kv_heads, dim]),
+        stored(3, cache, &[blocks, block_size, kv_heads, dim]),
         table,
         ints(DType::I64, &lens, &[lens.len()]),
         ints(DType::I32, &offsets, &[offsets.len()]),
+        normal(4, DType::F32, &[heads], 1.0),
+        Tensor::from_slice(&mask, &[cells]).unwrap_or_else(|e| panic!("test data: {e}")),
+        ints(DType::I64, &starts, &[starts.len()]),
         unwritten(dtype, &[rows, heads, dim]),
         unwritten(DType::F32, &[rows, heads]),
     ];
@@ -231,5 +312,5 @@ fn case(
     let name = format!(
         "{dtype}, {cache} cache, (new, all) {sequences:?}, {heads}/{kv_heads} heads of {dim}, {causal}"
     );
-    Case { name, tensors, params: (1.0 / (dim as f32).sqrt(), is_causal) }
+    Case { name, tensors, params: (Shape::new(1.0 / (dim as f32).sqrt(), cache), is_causal, false) }
 }

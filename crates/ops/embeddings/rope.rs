@@ -54,10 +54,23 @@ pub fn rope<'a>(
 /// # Errors
 /// No memory.
 pub fn cos_sin_cache(max_positions: usize, rotary_dim: usize, theta: f64) -> Result<Tensor> {
+    cos_sin_cache_scaled(max_positions, rotary_dim, theta, 1.0)
+}
+
+/// The same with positions divided by `factor` (linear scaling, Chen et al. 2023).
+///
+/// # Errors
+/// No memory.
+pub fn cos_sin_cache_scaled(
+    max_positions: usize,
+    rotary_dim: usize,
+    theta: f64,
+    factor: f64,
+) -> Result<Tensor> {
     let half = rotary_dim / 2;
     let mut data = Vec::with_capacity(max_positions * rotary_dim);
     for p in 0..max_positions {
-        let angle = |j: usize| p as f64 * theta.powf(-2.0 * j as f64 / rotary_dim as f64);
+        let angle = |j: usize| p as f64 / factor * theta.powf(-2.0 * j as f64 / rotary_dim as f64);
         data.extend((0..half).map(|j| angle(j).cos() as f32));
         data.extend((0..half).map(|j| angle(j).sin() as f32));
     }
@@ -66,55 +79,99 @@ pub fn cos_sin_cache(max_positions: usize, rotary_dim: usize, theta: f64) -> Res
 
 impl Rope<'_> {
     fn validate(&self) -> Result<Valid, CallError> {
-        let arg = |name, view| Arg::new(Self::OP, name, view);
-        let q = arg("q", self.q.as_view()).dtype(DTypeSet::FLOAT)?.rank(3)?.dense_last()?.output()?;
-        let (tokens, dim) = (self.q.dim(0), self.q.dim(2));
-        let k = arg("k", self.k.as_view()).like(q)?.rank(3)?.dense_last()?.output()?;
-        k.shape(&[tokens, self.k.dim(1), dim])?;
-        arg("positions", self.positions).indices(tokens)?;
-        let cache = arg("cos_sin_cache", self.cos_sin_cache).dtype(DTypeSet::of(&[DType::F32]))?.rank(2)?;
-        let rotary = cache.rows()?.cols;
-        if rotary % 2 != 0 || rotary > dim {
-            return Err(
-                cache.shape_error(format!("rotary_dim is even and at most head_dim {dim}; {rotary} given"))
-            );
-        }
-        let heads = self.q.dim(1) + self.k.dim(1);
-        Ok(Valid {
-            key: Key::of(self.q.dtype()).with_fact(dim),
-            empty: tokens == 0 || rotary == 0 || heads == 0,
-        })
+        check(Self::OP, self.positions, &self.q, &self.k, self.cos_sin_cache)
+    }
+}
+
+/// Checks what every op that turns q and k takes.
+pub(crate) fn check(
+    op: &'static str,
+    positions: View<'_>,
+    q: &ViewMut<'_>,
+    k: &ViewMut<'_>,
+    cos_sin_cache: View<'_>,
+) -> Result<Valid, CallError> {
+    let arg = |name, view| Arg::new(op, name, view);
+    let query = arg("q", q.as_view()).dtype(DTypeSet::FLOAT)?.rank(3)?.dense_last()?.output()?;
+    let (tokens, dim) = (q.dim(0), q.dim(2));
+    let key = arg("k", k.as_view()).like(query)?.rank(3)?.dense_last()?.output()?;
+    key.shape(&[tokens, k.dim(1), dim])?;
+    arg("positions", positions).indices(tokens)?;
+    let cache = arg("cos_sin_cache", cos_sin_cache).dtype(DTypeSet::of(&[DType::F32]))?.rank(2)?;
+    let rotary = cache.rows()?.cols;
+    if rotary % 2 != 0 || rotary > dim {
+        return Err(
+            cache.shape_error(format!("rotary_dim is even and at most head_dim {dim}; {rotary} given"))
+        );
+    }
+    let heads = q.dim(1) + k.dim(1);
+    Ok(Valid { key: Key::of(q.dtype()).with_fact(dim), empty: tokens == 0 || rotary == 0 || heads == 0 })
+}
+
+/// Row of the cache for token `t`; one that is outside is reported.
+///
+/// # Safety
+/// Checked arguments on the host, and `t` below the number of positions.
+pub(crate) unsafe fn position(ctx: &Ctx, positions: &View<'_>, cache: &View<'_>, t: usize) -> Option<usize> {
+    // SAFETY: by contract.
+    let position = unsafe { index(positions, t) };
+    let row = below(position, cache.dim(0));
+    if row.is_none() {
+        ctx.out_of_range(position, cache.dim(0));
+    }
+    row
+}
+
+/// A head by the angles of row `p` of the cache.
+///
+/// # Safety
+/// Checked arguments on the host, and `p` below the cache's rows.
+pub(crate) unsafe fn turned(head: &mut [f64], cache: &View<'_>, p: usize, is_neox: bool) {
+    let half = cache.dim(1) / 2;
+    for j in 0..half {
+        let (first, second) = if is_neox { (j, j + half) } else { (2 * j, 2 * j + 1) };
+        // SAFETY: by contract.
+        let (cos, sin) =
+            unsafe { (at(cache, p * cache.stride(0) + j), at(cache, p * cache.stride(0) + half + j)) };
+        let (u, v) = (head[first], head[second]);
+        (head[first], head[second]) = (u * cos - v * sin, v * cos + u * sin);
     }
 }
 
 unsafe fn reference(ctx: &Ctx, a: &Rope<'_>) -> Result<(), RunError> {
-    let Some(cache) = a.cos_sin_cache.rows() else { return Ok(()) };
-    let half = cache.cols / 2;
     for t in 0..a.q.dim(0) {
         // SAFETY: t is below the number of positions.
-        let position = unsafe { index(&a.positions, t) };
-        let Some(p) = below(position, cache.rows) else {
-            ctx.out_of_range(position, cache.rows);
-            continue;
-        };
+        let Some(p) = (unsafe { position(ctx, &a.positions, &a.cos_sin_cache, t) }) else { continue };
         for x in [&a.q, &a.k] {
             for h in 0..x.dim(1) {
-                let head = t * x.stride(0) + h * x.stride(1);
-                for j in 0..half {
-                    let (first, second) = if a.is_neox { (j, j + half) } else { (2 * j, 2 * j + 1) };
-                    // SAFETY: both are below rotary_dim, which is at most head_dim; p is below the cache's rows.
-                    unsafe {
-                        let cos = at(&a.cos_sin_cache, p * cache.stride + j);
-                        let sin = at(&a.cos_sin_cache, p * cache.stride + half + j);
-                        let (u, v) = (at(&x.as_view(), head + first), at(&x.as_view(), head + second));
-                        put(x, head + first, u * cos - v * sin);
-                        put(x, head + second, v * cos + u * sin);
-                    }
+                // SAFETY: token and head are inside x; rotary_dim is at most head_dim.
+                unsafe {
+                    let mut head = read_head(x, t, h);
+                    turned(&mut head, &a.cos_sin_cache, p, a.is_neox);
+                    write_head(x, t, h, &head);
                 }
             }
         }
     }
     Ok(())
+}
+
+/// Head `h` of token `t`.
+///
+/// # Safety
+/// The view is on the host, and both are inside it.
+pub(crate) unsafe fn read_head(x: &ViewMut<'_>, t: usize, h: usize) -> Vec<f64> {
+    let start = t * x.stride(0) + h * x.stride(1);
+    // SAFETY: by contract.
+    (0..x.dim(2)).map(|i| unsafe { at(&x.as_view(), start + i) }).collect()
+}
+
+/// # Safety
+/// As for [`read_head`].
+pub(crate) unsafe fn write_head(x: &ViewMut<'_>, t: usize, h: usize, head: &[f64]) {
+    let start = t * x.stride(0) + h * x.stride(1);
+    // SAFETY: by contract.
+    head.iter().enumerate().for_each(|(i, v)| unsafe { put(x, start + i, *v) });
 }
 
 kernel!(unsafe {

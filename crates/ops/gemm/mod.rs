@@ -1,8 +1,13 @@
 //! `gemm.*`: products with a weight matrix of rows `[out_features, in_features]`.
 
+mod fp8_scaled_mm;
+mod int8_scaled_mm;
 mod linear;
 mod linear_gguf;
 mod product;
+mod scaled;
 
+pub use fp8_scaled_mm::{Fp8ScaledMm, fp8_scaled_mm, fp8_scaled_mm_into};
+pub use int8_scaled_mm::{Int8ScaledMm, int8_scaled_mm, int8_scaled_mm_into};
 pub use linear::{Linear, linear, linear_into};
 pub use linear_gguf::{LinearGguf, linear_gguf, linear_gguf_into};

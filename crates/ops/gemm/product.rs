@@ -7,7 +7,7 @@ use crate::{Cost, Tolerance};
 use kernels_core::{CallError, DTypeSet, Key, Valid, View, ViewMut};
 
 /// Rows of x up to the next power of two: what selection may depend on besides the types.
-fn row_class(rows: usize) -> usize {
+pub(super) fn row_class(rows: usize) -> usize {
     rows.checked_next_power_of_two().unwrap_or(usize::MAX)
 }
 

@@ -1,7 +1,18 @@
 //! `layernorm.*`: normalisation over the last dimension.
 
+mod fused_add;
 mod fused_add_rmsnorm;
+mod gemma_fused_add_rmsnorm;
+mod gemma_rmsnorm;
+#[allow(clippy::module_inception)]
+mod layernorm;
+mod qk_norm_rope;
+mod rms;
 mod rmsnorm;
 
 pub use fused_add_rmsnorm::{FusedAddRmsNorm, fused_add_rmsnorm};
+pub use gemma_fused_add_rmsnorm::{GemmaFusedAddRmsNorm, gemma_fused_add_rmsnorm};
+pub use gemma_rmsnorm::{GemmaRmsNorm, gemma_rmsnorm, gemma_rmsnorm_into};
+pub use layernorm::{LayerNorm, layernorm, layernorm_into};
+pub use qk_norm_rope::{QkNormRope, qk_norm_rope};
 pub use rmsnorm::{RmsNorm, rmsnorm, rmsnorm_into};

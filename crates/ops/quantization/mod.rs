@@ -2,5 +2,13 @@
 
 pub mod blocks;
 mod dequantize_gguf;
+mod dynamic;
+mod per_token_group_quant;
+mod per_token_quant_fp8;
+mod per_token_quant_int8;
 
 pub use dequantize_gguf::{DequantizeGguf, dequantize_gguf, dequantize_gguf_into};
+pub use dynamic::{FLOOR, largest};
+pub use per_token_group_quant::{PerTokenGroupQuant, per_token_group_quant, per_token_group_quant_into};
+pub use per_token_quant_fp8::{PerTokenQuantFp8, per_token_quant_fp8, per_token_quant_fp8_into};
+pub use per_token_quant_int8::{PerTokenQuantInt8, per_token_quant_int8, per_token_quant_int8_into};

@@ -1,10 +1,20 @@
-//! `sampling.*`: from logits to probabilities and tokens.
+//! `sampling.*`: from logits to probabilities and tokens. In the order of a sampler: mask, penalties, softmax
+//! at a temperature, filters, draw.
 
+mod apply_mask;
+mod penalties;
+mod renorm;
 mod sample;
 mod softmax;
+mod top_k_renorm;
+mod top_p_renorm;
 
+pub use apply_mask::{ApplyMask, apply_mask};
+pub use penalties::{Penalties, penalties};
 pub use sample::{Draw, Sample, sample, sample_into};
 pub use softmax::{Softmax, softmax, softmax_into};
+pub use top_k_renorm::{TopKRenorm, top_k_renorm, top_k_renorm_into};
+pub use top_p_renorm::{TopPRenorm, top_p_renorm, top_p_renorm_into};
 
 use crate::data::Rng;
 

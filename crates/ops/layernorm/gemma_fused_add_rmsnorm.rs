@@ -1,0 +1,6 @@
+//! `layernorm.gemma_fused_add_rmsnorm`: residual += x; x = rmsnorm(residual) · (1 + w), in place, in one pass.
+
+super::fused_add::fused_op! {
+    /// Residual addition and Gemma's RMS normalisation (1 + weight) in one pass, both in place.
+    GemmaFusedAddRmsNorm = "layernorm.gemma_fused_add_rmsnorm"; fn gemma_fused_add_rmsnorm; offset 1.0
+}

@@ -1,0 +1,196 @@
+//! `layernorm.qk_norm_rope`: RMS normalisation of each head of q and k, and then rotary position embedding, in
+//! place (Qwen 3, Gemma 3). What `rmsnorm` and `rope` are by themselves, with one rounding.
+
+use crate::args::Arg;
+use crate::data::{ints, normal, poison};
+use crate::element::at;
+use crate::embeddings::rope::{check, position, read_head, turned, write_head};
+use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
+use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
+
+kernels_core::op! {
+    /// RMS normalisation of each head of q and k, then rotary position embedding, in place.
+    ///
+    /// Computed in f32, rounded once. A position outside the cache leaves its token as it is and gives the
+    /// error `OutOfRange`. q, k and both weights have one type: f32, f16 or bf16. The shape fact for selection
+    /// is head_dim.
+    pub struct QkNormRope = "layernorm.qk_norm_rope" {
+        /// `[tokens, num_heads, head_dim]`; any strides but a dense last dimension (columns of a fused qkv).
+        writes q,
+        /// `[tokens, num_kv_heads, head_dim]`, likewise.
+        writes k,
+        /// `[head_dim]`: of q's norm.
+        reads q_weight,
+        /// `[head_dim]`: of k's norm.
+        reads k_weight,
+        /// `[tokens]`, i32, i64 or u32.
+        reads positions,
+        /// `[max_positions, rotary_dim]` f32: cosines in the first half, sines in the second.
+        reads cos_sin_cache,
+        /// Added to the mean square, inside the root.
+        value eps: f32,
+        /// Pairs (j, j + rotary_dim / 2); otherwise (2j, 2j + 1).
+        value is_neox: bool,
+    }
+}
+
+/// Normalises and turns `q` and `k` in place.
+///
+/// # Errors
+/// A position outside the cache, shapes or types that do not fit, or no usable kernel.
+pub fn qk_norm_rope<'a>(
+    q: impl Into<ViewMut<'a>>,
+    k: impl Into<ViewMut<'a>>,
+    [q_weight, k_weight]: [View<'a>; 2],
+    eps: f32,
+    positions: impl Into<View<'a>>,
+    cos_sin_cache: impl Into<View<'a>>,
+    is_neox: bool,
+) -> Result<()> {
+    QkNormRope {
+        q: q.into(),
+        k: k.into(),
+        q_weight,
+        k_weight,
+        positions: positions.into(),
+        cos_sin_cache: cos_sin_cache.into(),
+        eps,
+        is_neox,
+    }
+    .run()
+}
+
+impl QkNormRope<'_> {
+    fn validate(&self) -> Result<Valid, CallError> {
+        let valid = check(Self::OP, self.positions, &self.q, &self.k, self.cos_sin_cache)?;
+        let q = Arg::new(Self::OP, "q", self.q.as_view());
+        for (name, weight) in [("q_weight", self.q_weight), ("k_weight", self.k_weight)] {
+            Arg::new(Self::OP, name, weight).like(q)?.shape(&[self.q.dim(2)])?.rows()?;
+        }
+        let none = self.q.dim(0) == 0 || self.q.dim(1) + self.k.dim(1) == 0 || self.q.dim(2) == 0;
+        Ok(Valid { empty: none, ..valid })
+    }
+}
+
+unsafe fn reference(ctx: &Ctx, a: &QkNormRope<'_>) -> Result<(), RunError> {
+    for t in 0..a.q.dim(0) {
+        // SAFETY: t is below the number of positions.
+        let Some(p) = (unsafe { position(ctx, &a.positions, &a.cos_sin_cache, t) }) else { continue };
+        for (x, weight) in [(&a.q, &a.q_weight), (&a.k, &a.k_weight)] {
+            for h in 0..x.dim(1) {
+                // SAFETY: token and head are inside x, the weight has head_dim elements.
+                unsafe {
+                    let mut head = read_head(x, t, h);
+                    let squares: f64 = head.iter().map(|v| v * v).sum();
+                    let scale = 1.0 / (squares / head.len() as f64 + f64::from(a.eps)).sqrt();
+                    head.iter_mut().enumerate().for_each(|(i, v)| *v *= scale * at(weight, i));
+                    turned(&mut head, &a.cos_sin_cache, p, a.is_neox);
+                    write_head(x, t, h, &head);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+kernel!(unsafe {
+    op: QkNormRope,
+    backend: Backend::REFERENCE,
+    variant: "",
+    formats: Formats::same(DTypeSet::FLOAT),
+    run: reference,
+});
+
+crate::contract!(QkNormRope);
+
+/// How a case cuts q and k from one fused tensor.
+pub struct Cut {
+    q_heads: usize,
+    k_heads: usize,
+    dim: usize,
+    is_neox: bool,
+}
+
+impl Contract for QkNormRope<'static> {
+    type Params = Cut;
+    const OUTPUTS: &'static [usize] = &[0];
+
+    fn cases() -> Vec<Case<Cut>> {
+        let mut cases = Vec::new();
+        for dtype in FLOATS {
+            for is_neox in [true, false] {
+                for (tokens, q_heads, k_heads, dim, rotary) in [
+                    (5, 4, 2, 64, 64),
+                    (2, 2, 1, 80, 20),
+                    (4, 3, 3, 6, 6),
+                    (3, 4, 1, 256, 256),
+                    (1, 1, 1, 128, 0),
+                    (0, 4, 2, 64, 64),
+                ] {
+                    cases.push(case(dtype, tokens, q_heads, k_heads, dim, rotary, is_neox));
+                }
+                let mut with_nan = case(dtype, 3, 2, 1, 64, 64, is_neox);
+                poison(&mut with_nan.tensors[0], 70);
+                with_nan.name.push_str(", a NaN");
+                cases.push(with_nan);
+            }
+        }
+        cases
+    }
+
+    fn bench_cases() -> Vec<Case<Cut>> {
+        FLOATS.into_iter().flat_map(|d| [1, 16, 512].map(|t| case(d, t, 32, 8, 128, 128, true))).collect()
+    }
+
+    fn bind<'a>(cut: &Cut, tensors: &'a mut [Tensor]) -> Option<QkNormRope<'a>> {
+        let [qkv, q_weight, k_weight, positions, cos_sin_cache] = tensors else { return None };
+        let (q, rest) = qkv.view_mut().split_at(1, cut.q_heads * cut.dim)?;
+        let (k, _v) = rest.split_at(1, cut.k_heads * cut.dim)?;
+        Some(QkNormRope {
+            q: q.split_dim(1, cut.dim)?,
+            k: k.split_dim(1, cut.dim)?,
+            q_weight: q_weight.view(),
+            k_weight: k_weight.view(),
+            positions: positions.view(),
+            cos_sin_cache: cos_sin_cache.view(),
+            eps: 1e-6,
+            is_neox: cut.is_neox,
+        })
+    }
+
+    fn tolerance(key: Key) -> Tolerance {
+        // A sum of two products may cancel: the absolute part is their rounding, for values of order 1.
+        Tolerance { abs: 4e-6, ..Tolerance::rounded(key, 1.01, 4e-6) }
+    }
+
+    fn cost(a: &QkNormRope<'_>) -> Cost {
+        let (n, tokens) = ((a.q.bytes() + a.k.bytes()) as u64, a.q.dim(0));
+        let cache = (tokens * a.cos_sin_cache.dim(1) * 4) as u64;
+        let elements = (a.q.layout().elements() + a.k.layout().elements()) as u64;
+        Cost { read: n + cache, written: n, flops: 7 * elements }
+    }
+}
+
+fn case(
+    dtype: DType,
+    tokens: usize,
+    q_heads: usize,
+    k_heads: usize,
+    dim: usize,
+    rotary: usize,
+    is_neox: bool,
+) -> Case<Cut> {
+    let positions: Vec<i64> = (0..tokens as i64).map(|t| t * 37 % 97).collect();
+    let cache = crate::embeddings::cos_sin_cache(100, rotary, 10_000.0);
+    let tensors = vec![
+        normal(1, dtype, &[tokens, (q_heads + 2 * k_heads) * dim], 1.0),
+        normal(2, dtype, &[dim], 1.0),
+        normal(3, dtype, &[dim], 1.0),
+        ints(DType::I64, &positions, &[tokens]),
+        cache.unwrap_or_else(|e| panic!("test data: {e}")),
+    ];
+    let style = if is_neox { "neox" } else { "interleaved" };
+    let name =
+        format!("{dtype} {style}, {tokens} tokens, {q_heads}+{k_heads} heads of {dim}, rotary_dim {rotary}");
+    Case { name, tensors, params: Cut { q_heads, k_heads, dim, is_neox } }
+}

@@ -1,0 +1,7 @@
+//! `quantization.per_token_quant_int8`: each row of activations as i8 with one scale.
+
+super::dynamic::per_token_op! {
+    /// Rows as i8, each with one symmetric scale.
+    PerTokenQuantInt8 = "quantization.per_token_quant_int8"; fn per_token_quant_int8, per_token_quant_int8_into;
+    to I8, "i8"
+}

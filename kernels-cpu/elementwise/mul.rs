@@ -1,0 +1,21 @@
+//! `elementwise.mul`.
+
+use super::apply::{Function, binary};
+use crate::isa::Isa;
+use kernels_ops::elementwise::Mul;
+
+binary!(Mul, Product);
+
+struct Product;
+
+impl Function for Product {
+    #[inline(always)]
+    unsafe fn of<S: Isa>(&self, a: S::V, b: S::V) -> S::V {
+        // SAFETY: passed on.
+        unsafe { S::mul(a, b) }
+    }
+    #[inline(always)]
+    fn scalar(&self, a: f32, b: f32) -> f32 {
+        a * b
+    }
+}

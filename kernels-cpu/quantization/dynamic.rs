@@ -1,0 +1,91 @@
+//! A group of activations as 8-bit values: the largest magnitude, and then the values, from L1.
+
+use crate::isa::{Elem, Isa, load_tail, store_tail};
+use crate::variants::with_float;
+use kernels_core::{DType, F8E4M3, View, ViewMut};
+use kernels_ops::quantization::largest;
+use std::ops::Range;
+
+/// Groups `units` of all groups, row after row. A group of a whole row has one scale for each row.
+///
+/// # Safety
+/// Checked arguments on the host, `S`'s features, and units that nobody else works on.
+#[inline(always)]
+pub unsafe fn groups<S: Isa>(
+    x: &View<'_>,
+    q: &ViewMut<'_>,
+    scales: &ViewMut<'_>,
+    group: usize,
+    floor: f32,
+    units: Range<usize>,
+) {
+    let (Some(from), Some(to)) = (x.rows(), q.rows()) else { return };
+    let in_row = from.cols / group.max(1);
+    let (stride, step) = (scales.stride(0), if scales.shape().len() == 2 { 1 } else { 0 });
+    with_float!(x.dtype(), T => {
+        for u in units {
+            let (r, g) = (u / in_row, u % in_row);
+            // SAFETY: the group is inside row r of both tensors, and has a scale.
+            unsafe {
+                let x = x.as_ptr::<T>().add(r * from.stride + g * group);
+                let at = r * to.stride + g * group;
+                let m = magnitude::<S, T>(x, group, floor);
+                let largest = largest(q.dtype());
+                match q.dtype() {
+                    DType::I8 => scaled::<S, T, i8>(x, q.as_mut_ptr::<i8>().add(at), group, largest / m),
+                    _ => scaled::<S, T, F8E4M3>(x, q.as_mut_ptr::<F8E4M3>().add(at), group, largest / m),
+                }
+                scales.as_mut_ptr::<f32>().add(r * stride + g * step).write(m / largest);
+            }
+        }
+    })
+}
+
+/// The largest of `floor` and all magnitudes; NaN where any element is.
+///
+/// # Safety
+/// `S`'s features; `x` valid for `n` elements.
+#[inline(always)]
+unsafe fn magnitude<S: Isa, T: Elem>(x: *const T, n: usize, floor: f32) -> f32 {
+    // SAFETY: every offset is below n.
+    unsafe {
+        let zero = S::splat(0.0);
+        // x − x is 0, or NaN where x is no finite number.
+        let (mut max, mut odd) = ([S::splat(floor); 2], zero);
+        let (mut i, mut k) = (0, 0);
+        while i < n {
+            let left = n - i;
+            let v =
+                if left >= S::W { T::load::<S>(x.add(i)) } else { load_tail::<S, T>(x.add(i), left, 0.0) };
+            max[k] = S::max(S::max(v, S::sub(zero, v)), max[k]);
+            odd = S::add(odd, S::sub(v, v));
+            i += S::W;
+            k ^= 1;
+        }
+        if S::sum(odd).is_nan() {
+            for i in 0..n {
+                if (*x.add(i)).to_f32().is_nan() {
+                    return f32::NAN;
+                }
+            }
+        }
+        S::largest(S::max(max[0], max[1]))
+    }
+}
+
+/// # Safety
+/// `S`'s features; pointers valid for `n` elements.
+#[inline(always)]
+unsafe fn scaled<S: Isa, T: Elem, Q: Elem>(x: *const T, q: *mut Q, n: usize, factor: f32) {
+    // SAFETY: every offset is below n.
+    unsafe {
+        let (f, mut i) = (S::splat(factor), 0);
+        while i + S::W <= n {
+            Q::store::<S>(q.add(i), S::mul(T::load::<S>(x.add(i)), f));
+            i += S::W;
+        }
+        if i < n {
+            store_tail::<S, Q>(q.add(i), S::mul(load_tail::<S, T>(x.add(i), n - i, 0.0), f), n - i);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! `quantization.per_token_quant_fp8`.
+
+use super::dynamic::groups;
+use crate::isa::Isa;
+use crate::pool::Plan;
+use crate::variants::variants;
+use kernels_core::Ctx;
+use kernels_ops::quantization::{FLOOR, PerTokenQuantFp8};
+use std::ops::Range;
+
+variants!(unsafe {
+    op: PerTokenQuantFp8,
+    formats: Formats::mixed(DTypeSet::FLOAT, DTypeSet::of(&[::kernels_core::DType::F8E4M3])),
+    plan: plan,
+    part: part,
+});
+
+/// A unit is a row.
+fn plan(a: &PerTokenQuantFp8<'_>) -> Plan {
+    Plan { units: a.x.dim(0), work: 2 * a.x.layout().elements() }
+}
+
+/// # Safety
+/// Checked arguments on the host, `S`'s features, and units that nobody else works on.
+#[inline(always)]
+unsafe fn part<S: Isa>(_: &Ctx, a: &PerTokenQuantFp8<'_>, units: Range<usize>, _: usize) {
+    // SAFETY: passed on.
+    unsafe { groups::<S>(&a.x, &a.q, &a.scales, a.x.dim(1), FLOOR, units) }
+}
