@@ -55,7 +55,8 @@ fn list_filters_and_knows_its_formats() {
     assert!(out(&["list"]).contains("layernorm.rmsnorm"));
     let value = json(&["list", "--op", "layernorm.*", "--json"]);
     assert_eq!(value.as_array().unwrap().len(), 6);
-    assert!(out(&["list", "--markdown"]).starts_with("| op | what it does | reference |"));
+    let table = out(&["list", "--markdown"]);
+    assert!(table.starts_with("| op | what it does |") && table.contains(" reference |"));
     assert!(out(&["list", "--kernels", "--backend", "reference"]).contains("kernels-ops 0.1.0"));
     assert!(
         fails(&["list", "--op", "layernorm.rmsnrm"], &[]).contains("did you mean \"layernorm.rmsnorm\"?")

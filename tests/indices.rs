@@ -3,8 +3,8 @@
 use kernel_registry::ops::attention::{Decode, Prefill};
 use kernel_registry::ops::embeddings::{Embedding, Rope, cos_sin_cache};
 use kernel_registry::ops::kvcache::ReshapeAndCache;
-use kernel_registry::ops::sampling::{Draw, sample_into};
-use kernel_registry::{Backend, CallError, DType, Device, Error, Registry, Result, Tensor};
+use kernel_registry::ops::sampling::{Draw, Penalties, TopKRenorm, sample_into};
+use kernel_registry::{Backend, CallError, DType, Device, Error, Op, Registry, Result, Tensor};
 
 fn zeros(shape: &[usize]) -> Tensor {
     Tensor::zeros(DType::F32, shape, Device::cpu()).unwrap()
@@ -21,15 +21,20 @@ fn out_of_range(result: Result<()>, value: &str) {
     }
 }
 
-fn each_backend(check: impl Fn(Backend)) {
-    Registry::linked().unwrap().backends().into_iter().for_each(check);
+/// Each linked backend that has a kernel of the op.
+fn each_backend<O: Op>(check: impl Fn(Backend)) {
+    let mut backends: Vec<_> =
+        Registry::linked().unwrap().specs().filter(|s| s.op == O::NAME).map(|s| s.backend).collect();
+    backends.sort();
+    backends.dedup();
+    backends.into_iter().for_each(check);
 }
 
 #[test]
 fn token_ids() {
     let table = Tensor::from_slice(&[1f32; 12], &[3, 4]).unwrap();
     for bad in [3, -1, i64::MAX, i64::MIN] {
-        each_backend(|b| {
+        each_backend::<Embedding>(|b| {
             let (ids, mut out) = (ints(&[1, bad], &[2]), Tensor::from_slice(&[7f32; 8], &[2, 4]).unwrap());
             let args = Embedding { ids: ids.view(), table: table.view(), out: out.view_mut() };
             out_of_range(args.check().unwrap().run_on(b), &bad.to_string());
@@ -41,7 +46,7 @@ fn token_ids() {
 #[test]
 fn positions() {
     let cache = cos_sin_cache(4, 8, 10_000.0).unwrap();
-    each_backend(|b| {
+    each_backend::<Rope>(|b| {
         let (positions, mut q, mut k) = (ints(&[4], &[1]), zeros(&[1, 1, 8]), zeros(&[1, 1, 8]));
         let cos_sin_cache = cache.view();
         let args = Rope {
@@ -57,7 +62,7 @@ fn positions() {
 
 #[test]
 fn slots_below_zero_are_skipped_and_beyond_the_cache_reported() {
-    each_backend(|b| {
+    each_backend::<ReshapeAndCache>(|b| {
         for (slot, reported) in [(-1, false), (i64::MIN, false), (8, true), (i64::MAX, true)] {
             let (kv, slots) = (Tensor::from_slice(&[1f32; 4], &[1, 1, 4]).unwrap(), ints(&[slot], &[1]));
             let (mut keys, mut values) = (zeros(&[2, 4, 1, 4]), zeros(&[2, 4, 1, 4]));
@@ -83,7 +88,7 @@ fn slots_below_zero_are_skipped_and_beyond_the_cache_reported() {
 #[test]
 fn blocks_lengths_and_offsets_of_attention() {
     let (keys, q) = (zeros(&[2, 4, 1, 8]), zeros(&[2, 1, 8]));
-    each_backend(|b| {
+    each_backend::<Decode>(|b| {
         for (table, len, bad) in [([0, 2], 8, "2"), ([-1, 0], 8, "-1"), ([0, 1], 9, "9"), ([0, 1], -3, "-3")]
         {
             let (block_table, seq_lens, mut out) =
@@ -151,4 +156,61 @@ fn rows_that_leave_no_choice() {
             assert_eq!(ids.to_vec::<i32>().unwrap(), [-1]);
         }
     }
+}
+
+#[test]
+fn masks_of_prefill_and_tokens_of_penalties_and_counts() {
+    let (keys, q) = (zeros(&[2, 4, 1, 8]), zeros(&[2, 1, 8]));
+    each_backend::<Prefill>(|b| {
+        // Two rows over six tokens need twelve bytes: there are ten, or they begin before the first.
+        for (start, bad) in [(0, "0"), (-1, "-1"), (i64::MAX, "9223372036854775807")] {
+            let (table, lens, offsets) = (ints(&[0, 1], &[1, 2]), ints(&[6], &[1]), ints(&[0, 2], &[2]));
+            let (mask, indptr) = (Tensor::from_slice(&[1u8; 10], &[10]).unwrap(), ints(&[start], &[1]));
+            let mut out = Tensor::from_slice(&[7f32; 16], &[2, 1, 8]).unwrap();
+            let args = Prefill {
+                q: q.view(),
+                key_cache: keys.view(),
+                value_cache: keys.view(),
+                block_table: table.view(),
+                seq_lens: lens.view(),
+                qo_indptr: offsets.view(),
+                sinks: None,
+                mask: Some(mask.view()),
+                mask_indptr: Some(indptr.view()),
+                out: out.view_mut(),
+                lse: None,
+                sm_scale: 1.0,
+                logit_cap: 0.0,
+                window: 0,
+                k_scale: 1.0,
+                v_scale: 1.0,
+                is_causal: true,
+            };
+            out_of_range(args.check().unwrap().run_on(b), bad);
+            assert!(out.to_f32_vec().unwrap().iter().all(|x| *x == 0.0), "hidden rows see nothing");
+        }
+    });
+    each_backend::<Penalties>(|b| {
+        let (one, mut logits, tokens) = (
+            Tensor::from_slice(&[2f32], &[1]).unwrap(),
+            Tensor::from_slice(&[1f32, 4.0], &[1, 2]).unwrap(),
+            ints(&[1, 2, -7], &[1, 3]),
+        );
+        let args = Penalties {
+            logits: logits.view_mut(),
+            prompt_tokens: None,
+            output_tokens: tokens.view(),
+            repetition: one.view(),
+            frequency: one.view(),
+            presence: one.view(),
+        };
+        out_of_range(args.check().unwrap().run_on(b), "2");
+        assert_eq!(logits.to_f32_vec().unwrap(), [1.0, 4.0 / 2.0 - 2.0 - 2.0]);
+    });
+    each_backend::<TopKRenorm>(|b| {
+        let (probs, k) = (Tensor::from_slice(&[0.5f32, 0.5], &[1, 2]).unwrap(), ints(&[-1], &[1]));
+        let mut out = zeros(&[1, 2]);
+        let args = TopKRenorm { probs: probs.view(), k: k.view(), out: out.view_mut() };
+        out_of_range(args.check().unwrap().run_on(b), "-1");
+    });
 }

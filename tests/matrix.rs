@@ -10,6 +10,7 @@ fn exactly_the_promised_backends_are_linked() {
     let mut off = vec![];
     for (feature, on, package, brings) in [
         ("cpu", cfg!(feature = "cpu"), "kernels-cpu", Some("simd")),
+        ("candle", cfg!(feature = "candle"), "kernels-candle", Some("candle")),
         ("cuda", cfg!(feature = "cuda"), "kernels-cuda", None),
         ("rocm", cfg!(feature = "rocm"), "kernels-rocm", None),
     ] {
@@ -21,6 +22,7 @@ fn exactly_the_promised_backends_are_linked() {
         }
     }
     crates.sort();
+    backends.sort();
     let registry = Registry::linked().unwrap();
     assert_eq!(registry.backends().iter().map(|b| b.0).collect::<Vec<_>>(), backends);
     assert_eq!(registry.manifests().iter().map(|m| m.package).collect::<Vec<_>>(), crates);

@@ -15,6 +15,9 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Of one dimension without elements.
+    pub const EMPTY: Layout = Layout { rank: 1, shape: [0; MAX_RANK], strides: [1; MAX_RANK] };
+
     /// Row-major without gaps. `None` where the rank is over [`MAX_RANK`] or the size overflows.
     pub fn contiguous(shape: &[usize]) -> Option<Layout> {
         let mut layout = Layout { rank: shape.len() as u8, shape: [1; MAX_RANK], strides: [0; MAX_RANK] };

@@ -25,6 +25,8 @@ pub struct Backend(pub &'static str);
 impl Backend {
     /// The contract's own slow and obvious implementation.
     pub const REFERENCE: Backend = Backend("reference");
+    /// candle's own operations.
+    pub const CANDLE: Backend = Backend("candle");
     /// Hand-written CPU kernels in ISA variants.
     pub const SIMD: Backend = Backend("simd");
     /// Kernels compiled by NVRTC for the device's architecture.

@@ -146,6 +146,7 @@ fn one(kernel: &'static dyn AnyKernel, device: Device, cases: &[Box<dyn AnyCase>
         let fail = |detail: String| Failure { case: case.name().into(), detail };
         match case.run(kernel, device) {
             Ok(Outcome::NotServed) => report.not_served += 1,
+            Ok(Outcome::Refused) => report.failures.push(fail("the op refuses its own case".into())),
             Ok(Outcome::Ran { worst, at }) => {
                 report.cases += 1;
                 if worst > 1.0 {

@@ -1,7 +1,7 @@
 //! A model's sizes, from its metadata.
 
 use crate::error::{ModelError, Result};
-use crate::gguf::{Gguf, Value};
+use crate::gguf::{Gguf, Value, shortened};
 use std::io::{Read, Seek};
 
 /// The gate of the MLP.
@@ -73,7 +73,7 @@ impl Config {
     /// # Errors
     /// An unknown architecture, a missing or impossible size, or a feature that is not built.
     pub fn read<R: Read + Seek>(file: &Gguf<R>) -> Result<Config> {
-        let architecture = file.text("general.architecture")?.to_string();
+        let architecture = shortened(file.text("general.architecture")?).to_string();
         if !ARCHITECTURES.contains(&architecture.as_str()) {
             return Err(ModelError::UnknownArchitecture { have: architecture, known: ARCHITECTURES });
         }

@@ -30,6 +30,15 @@ struct Info {
     offset: u64,
 }
 
+impl Info {
+    /// Its size, where the type is known and the shape possible.
+    fn bytes(&self) -> Option<u64> {
+        let dtype = self.dtype.ok()?;
+        let elements = self.shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+        (elements / dtype.block_len()).checked_mul(dtype.block_bytes()).map(|b| b as u64)
+    }
+}
+
 /// An open GGUF file: metadata and the list of tensors; weights are read when they are asked for.
 pub struct Gguf<R> {
     reader: R,
@@ -97,6 +106,16 @@ impl<R: Read + Seek> Gguf<R> {
             None => 32,
             Some(other) => return Err(ModelError::Damaged { detail: format!("its alignment is {other:?}") }),
         };
+        // Tensors that share bytes would let a small file ask for much memory.
+        let mut places: Vec<_> =
+            tensors.iter().filter_map(|(n, t)| Some((t.offset, t.bytes()?, n))).collect();
+        places.sort_unstable();
+        for pair in places.windows(2) {
+            if pair[0].0.saturating_add(pair[0].1) > pair[1].0 && pair[1].1 > 0 {
+                let detail = format!("tensors \"{}\" and \"{}\" share bytes", pair[0].2, pair[1].2);
+                return Err(ModelError::Damaged { detail });
+            }
+        }
         let data = header.at.next_multiple_of(alignment);
         Ok(Gguf { reader, len, metadata, tensors, data })
     }
@@ -104,6 +123,16 @@ impl<R: Read + Seek> Gguf<R> {
     /// A metadata value.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.metadata.get(key)
+    }
+
+    /// Whether readers that keep every array element as a value of its own, as tokenizers do, stay within twice
+    /// the file's size.
+    pub(crate) fn arrays_are_small(&self) -> bool {
+        /// The size of such a value.
+        const VALUE: u64 = 40;
+        let elements = self.metadata.values().map(|v| if let Value::Array(n) = v { *n } else { 0 });
+        elements.fold(0u64, u64::saturating_add).saturating_mul(VALUE)
+            <= self.len.saturating_mul(2) - self.len / 2
     }
 
     /// A metadata value that must be there, as text.
@@ -182,9 +211,7 @@ impl<R: Read + Seek> Gguf<R> {
                 "has rows of {cols}, which are not whole {dtype} blocks of {block}"
             )));
         }
-        let elements = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
-        let bytes = elements.and_then(|n| (n / block).checked_mul(dtype.block_bytes()));
-        let bytes = bytes.ok_or_else(|| damaged(format!("has an impossible shape {shape:?}")))? as u64;
+        let bytes = info.bytes().ok_or_else(|| damaged(format!("has an impossible shape {shape:?}")))?;
         let at = self.data.checked_add(info.offset).ok_or_else(|| damaged("lies outside any file".into()))?;
         if at.checked_add(bytes).is_none_or(|end| end > self.len) {
             return Err(ModelError::Truncated {
@@ -206,6 +233,11 @@ impl<R: Read + Seek> Gguf<R> {
         self.reader.seek(SeekFrom::Start(0))?;
         Ok(&mut self.reader)
     }
+}
+
+/// The beginning of a name that comes from the file.
+pub(crate) fn shortened(name: &str) -> &str {
+    &name[..name.floor_char_boundary(64)]
 }
 
 fn key_error(key: &str, have: Option<&Value>) -> ModelError {
@@ -255,8 +287,9 @@ impl<R: Read> Header<'_, R> {
         let mut bytes = vec![0; len as usize];
         self.reader.read_exact(&mut bytes)?;
         self.at += len;
-        // Text that is not UTF-8 is kept readable: only names that the model asks for matter.
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        // The format's strings are UTF-8. Long ones that are not would come of a damaged length, and swell.
+        String::from_utf8(bytes)
+            .map_err(|_| ModelError::Damaged { detail: format!("{} is not text", shortened(what)) })
     }
 
     fn skip(&mut self, what: &str, bytes: u64) -> Result<()> {

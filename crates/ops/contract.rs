@@ -121,6 +121,8 @@ pub enum Outcome {
     },
     /// Its spec does not take calls of this class.
     NotServed,
+    /// The op, or the reference and the kernel alike, refuse the arguments.
+    Refused,
 }
 
 /// A contract without its type.
@@ -153,6 +155,17 @@ pub trait AnyCase: Send + Sync {
     /// # Errors
     /// The kernel's failure.
     fn run(&self, kernel: &'static dyn AnyKernel, device: Device) -> Result<Outcome>;
+    /// All of each output's memory after `kernel`; `None` where its spec does not take the case.
+    ///
+    /// # Errors
+    /// The kernel's failure.
+    fn results(&self, kernel: &'static dyn AnyKernel, device: Device) -> Result<Option<Vec<Vec<f64>>>>;
+    /// Runs `kernel` and the reference on the case's arguments with other shapes, types and values, by `seed`.
+    /// What the op lets through, both answer alike: with an error, or with results within the tolerance.
+    ///
+    /// # Errors
+    /// One of them fails where the other does not.
+    fn run_mutated(&self, kernel: &'static dyn AnyKernel, device: Device, seed: u64) -> Result<Outcome>;
     /// Runs `kernel` `iterations` times on a copy of the case on `device`, and times that.
     ///
     /// # Errors
@@ -238,8 +251,12 @@ impl<O: Contract> ErasedCase<O> {
     }
 
     /// Memory of the outputs after `kernel`, with the class of the call; `None` where it does not serve.
-    fn outputs(&self, kernel: &'static Kernel<O>, device: Device) -> Result<Option<(Key, Vec<Vec<f64>>)>> {
-        let mut tensors = self.copies(device)?;
+    fn outputs(
+        &self,
+        kernel: &'static Kernel<O>,
+        mut tensors: Vec<Tensor>,
+        device: Device,
+    ) -> Result<Option<(Key, Vec<Vec<f64>>)>> {
         let mut checked = self.checked(&mut tensors)?;
         let key = checked.key();
         let Ok(selected) = kernel.for_call(&checked) else { return Ok(None) };
@@ -250,17 +267,34 @@ impl<O: Contract> ErasedCase<O> {
         Ok(Some((key, all?)))
     }
 
+    /// The worst distance between results of a call of this class.
+    fn compared(key: Key, got: &[Vec<f64>], expected: &[Vec<f64>]) -> Outcome {
+        let (mut worst, mut at) = (0.0, String::from("equal"));
+        for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
+            let tolerance = O::tolerance_of(key, i);
+            for (j, (g, e)) in got.iter().zip(expected).enumerate() {
+                let d = tolerance.distance(*g, *e);
+                if d > worst {
+                    worst = d;
+                    at = format!("output {i} element {j}: got {g}, expected {e}");
+                }
+            }
+        }
+        Outcome::Ran { worst, at }
+    }
+
+    fn reference(&self) -> Result<&'static Kernel<O>> {
+        let is_mine = |s: &KernelSpec| s.op == O::NAME && s.backend == Backend::REFERENCE;
+        let found = Registry::linked()?.kernels().find(|k| is_mine(k.spec()));
+        found.and_then(|k| k.as_any().downcast_ref()).ok_or_else(|| self.fault("has no reference"))
+    }
+
     fn expected(&self) -> Result<&Vec<Vec<f64>>> {
         if let Some(known) = self.expected.get() {
             return Ok(known);
         }
-        let registry = Registry::linked()?;
-        let is_mine = |s: &KernelSpec| s.op == O::NAME && s.backend == Backend::REFERENCE;
-        let found = registry.kernels().find(|k| is_mine(k.spec()));
-        let kernel =
-            found.and_then(|k| k.as_any().downcast_ref()).ok_or_else(|| self.fault("has no reference"))?;
         let outputs = self
-            .outputs(kernel, Device::cpu())?
+            .outputs(self.reference()?, self.copies(Device::cpu())?, Device::cpu())?
             .ok_or_else(|| self.fault("is not served by the reference"))?;
         Ok(self.expected.get_or_init(|| outputs.1))
     }
@@ -283,19 +317,42 @@ impl<O: Contract> AnyCase for ErasedCase<O> {
         let kernel: &'static Kernel<O> =
             kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))?;
         let expected = self.expected()?;
-        let Some((key, got)) = self.outputs(kernel, device)? else { return Ok(Outcome::NotServed) };
-        let (mut worst, mut at) = (0.0, String::from("equal"));
-        for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
-            let tolerance = O::tolerance_of(key, i);
-            for (j, (g, e)) in got.iter().zip(expected).enumerate() {
-                let d = tolerance.distance(*g, *e);
-                if d > worst {
-                    worst = d;
-                    at = format!("output {i} element {j}: got {g}, expected {e}");
-                }
-            }
+        let Some((key, got)) = self.outputs(kernel, self.copies(device)?, device)? else {
+            return Ok(Outcome::NotServed);
+        };
+        Ok(Self::compared(key, &got, expected))
+    }
+
+    fn results(&self, kernel: &'static dyn AnyKernel, device: Device) -> Result<Option<Vec<Vec<f64>>>> {
+        let kernel: &'static Kernel<O> =
+            kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))?;
+        Ok(self.outputs(kernel, self.copies(device)?, device)?.map(|(_, outputs)| outputs))
+    }
+
+    fn run_mutated(&self, kernel: &'static dyn AnyKernel, device: Device, seed: u64) -> Result<Outcome> {
+        let kernel: &'static Kernel<O> =
+            kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))?;
+        let mut tensors = crate::hostile::mutated(&self.case.tensors, seed);
+        let bound = O::bind(&self.case.params, &mut tensors).map(Checked::<O>::new);
+        if !matches!(bound, Some(Ok(_))) {
+            return Ok(Outcome::Refused);
         }
-        Ok(Outcome::Ran { worst, at })
+        drop(bound);
+        let copies = |device: Device| tensors.iter().map(|t| t.to_device(device)).collect::<Result<Vec<_>>>();
+        let expected = self.outputs(self.reference()?, copies(Device::cpu())?, Device::cpu());
+        let got = self.outputs(kernel, copies(device)?, device);
+        match (got, expected) {
+            (Ok(None), _) => Ok(Outcome::NotServed),
+            (Ok(Some((key, got))), Ok(Some((_, expected)))) => Ok(Self::compared(key, &got, &expected)),
+            (Err(_), Err(_)) => Ok(Outcome::Refused),
+            (Err(error), _) => Err(error),
+            (Ok(Some(_)), Err(error)) => {
+                let detail =
+                    format!("{}: the reference says {error}, and the kernel nothing", self.case.name);
+                Err(kernels_core::ConfigError::Invalid { name: O::NAME, detail }.into())
+            }
+            (Ok(Some(_)), Ok(None)) => Err(self.fault("is not served by the reference")),
+        }
     }
 
     fn time(

@@ -11,6 +11,7 @@ pub mod element;
 pub mod elementwise;
 pub mod embeddings;
 pub mod gemm;
+mod hostile;
 pub mod kvcache;
 pub mod layernorm;
 pub mod quantization;

@@ -155,6 +155,15 @@ impl Isa for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn add_where(v: __m256, bits: u32, amount: f32) -> __m256 {
+        // SAFETY: see above the impl.
+        unsafe {
+            let lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            let set = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(bits as i32), lane), lane);
+            _mm256_add_ps(v, _mm256_and_ps(_mm256_castsi256_ps(set), _mm256_set1_ps(amount)))
+        }
+    }
+    #[inline(always)]
     unsafe fn half(bits: u16) -> f32 {
         // SAFETY: see above the impl.
         unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }

@@ -151,6 +151,11 @@ impl Isa for Avx512 {
         }
     }
     #[inline(always)]
+    unsafe fn add_where(v: __m512, bits: u32, amount: f32) -> __m512 {
+        // SAFETY: see above the impl.
+        unsafe { _mm512_mask_add_ps(v, bits as u16, v, _mm512_set1_ps(amount)) }
+    }
+    #[inline(always)]
     unsafe fn half(bits: u16) -> f32 {
         // SAFETY: see above the impl.
         unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }

@@ -42,6 +42,7 @@ impl Isa for Avx512Bf16 {
         sum_i32(v: __m512i) -> i32;
         load_u8(p: *const u8) -> __m512;
         nibbles(p: *const u8) -> (__m512, __m512);
+        add_where(v: __m512, bits: u32, amount: f32) -> __m512;
         half(bits: u16) -> f32;
         add(a: __m512, b: __m512) -> __m512;
         sub(a: __m512, b: __m512) -> __m512;

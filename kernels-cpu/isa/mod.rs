@@ -63,6 +63,8 @@ pub trait Isa: Copy + 'static {
     unsafe fn load_u8(p: *const u8) -> Self::V;
     /// Low and high nibbles of bytes as numbers 0 to 15.
     unsafe fn nibbles(p: *const u8) -> (Self::V, Self::V);
+    /// `v` plus `amount` in the lanes whose bits are set.
+    unsafe fn add_where(v: Self::V, bits: u32, amount: f32) -> Self::V;
     /// One f16 by its bits.
     unsafe fn half(bits: u16) -> f32;
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;

@@ -125,6 +125,10 @@ impl Isa for Portable {
         (bytes.map(|b| f32::from(b & 15)), bytes.map(|b| f32::from(b >> 4)))
     }
     #[inline(always)]
+    unsafe fn add_where(v: V, bits: u32, amount: f32) -> V {
+        lanes!(|i| if bits >> i & 1 == 1 { v[i] + amount } else { v[i] })
+    }
+    #[inline(always)]
     unsafe fn half(bits: u16) -> f32 {
         f16::from_bits(bits).to_f32()
     }

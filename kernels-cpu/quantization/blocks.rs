@@ -26,8 +26,8 @@ pub unsafe fn dequantize<S: Isa, K: Sink<S>>(dtype: DType, b: &[u8], sink: &mut 
         match dtype {
             DType::Q4_0 => nibble_block::<S, K>(&b[2..18], 8.0, scale::<S>(b, 0), 0.0, sink),
             DType::Q4_1 => nibble_block::<S, K>(&b[4..20], 0.0, scale::<S>(b, 0), scale::<S>(b, 2), sink),
-            DType::Q5_0 => affine::<S, K, 32>(&fives(b, 2), 16.0, scale::<S>(b, 0), 0.0, 0, sink),
-            DType::Q5_1 => affine::<S, K, 32>(&fives(b, 4), 0.0, scale::<S>(b, 0), scale::<S>(b, 2), 0, sink),
+            DType::Q5_0 => fives::<S, K>(&b[2..22], 16.0, scale::<S>(b, 0), 0.0, sink),
+            DType::Q5_1 => fives::<S, K>(&b[4..24], 0.0, scale::<S>(b, 0), scale::<S>(b, 2), sink),
             DType::Q8_0 => q8_0::<S, K>(b, sink),
             DType::Q4K => q4_k::<S, K>(b, sink),
             DType::Q5K => q5_k::<S, K>(b, sink),
@@ -88,38 +88,40 @@ unsafe fn scale<S: Isa>(block: &[u8], at: usize) -> f32 {
     unsafe { S::half(u16::from_le_bytes([block[at], block[at + 1]])) }
 }
 
-/// 4 bytes of fifth bits and 16 of nibbles as 32 integers.
+/// 4 bytes of fifth bits, one for each element in order, and 16 of nibbles as in [`nibble_block`].
+///
+/// # Safety
+/// As for [`dequantize`].
 #[inline(always)]
-fn fives(b: &[u8], at: usize) -> [u8; 32] {
-    let (q, mut out) = (&b[at + 4..at + 20], [0; 32]);
-    for i in 0..16 {
-        out[i] = q[i] & 15;
-    }
-    for i in 0..16 {
-        out[16 + i] = q[i] >> 4;
-    }
-    for k in 0..4 {
-        // Eight bits to eight bytes: copy the byte, keep one bit in each, carry it to the top, and down to 1.
-        let spread = u64::from(b[at + k]).wrapping_mul(0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
-        let ones = ((spread + 0x7F7F_7F7F_7F7F_7F7F) >> 7) & 0x0101_0101_0101_0101;
-        let fifth = (ones << 4).to_le_bytes();
-        for i in 0..8 {
-            out[8 * k + i] |= fifth[i];
+unsafe fn fives<S: Isa, K: Sink<S>>(b: &[u8], offset: f32, scale: f32, min: f32, sink: &mut K) {
+    let (fifth, q) = (u32::from_le_bytes([b[0], b[1], b[2], b[3]]), &b[4..20]);
+    // SAFETY: every offset is below 16.
+    unsafe {
+        let (o, d, m) = (S::splat(offset), S::splat(scale), S::splat(min));
+        let mut i = 0;
+        while i < 16 {
+            let (low, high) = S::nibbles(q[i..].as_ptr());
+            let (low, high) =
+                (S::add_where(low, fifth >> i, 16.0), S::add_where(high, fifth >> (16 + i), 16.0));
+            sink.put(i, S::fma(S::sub(low, o), d, m));
+            sink.put(16 + i, S::fma(S::sub(high, o), d, m));
+            i += S::W;
         }
     }
-    out
 }
 
 /// # Safety
 /// As for [`dequantize`].
 #[inline(always)]
 unsafe fn q8_0<S: Isa, K: Sink<S>>(b: &[u8], sink: &mut K) {
-    let (q, mut bytes) = (&b[2..34], [0; 32]);
-    for i in 0..32 {
-        bytes[i] = q[i] ^ 0x80;
+    // SAFETY: every offset is below 32.
+    unsafe {
+        let (q, d, mut i) = (b[2..34].as_ptr().cast::<i8>(), S::splat(scale::<S>(b, 0)), 0);
+        while i < 32 {
+            sink.put(i, S::mul(S::load_i8(q.add(i)), d));
+            i += S::W;
+        }
     }
-    // SAFETY: passed on.
-    unsafe { affine::<S, K, 32>(&bytes, 128.0, scale::<S>(b, 0), 0.0, 0, sink) }
 }
 
 /// Scale and minimum of group `j` of 8, six bits each, packed in 12 bytes.

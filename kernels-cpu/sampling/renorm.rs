@@ -1,8 +1,6 @@
 //! What the two renormalisations share.
 
 use super::border::{Border, find_border};
-use super::softmax::largest_and_sum;
-use crate::isa::Isa;
 use crate::pool::Plan;
 use kernels_core::{View, ViewMut};
 
@@ -20,9 +18,9 @@ pub fn thread_bytes(probs: &View<'_>) -> usize {
 /// without a filter, zeros.
 ///
 /// # Safety
-/// `S`'s features; the row is inside both tensors, and `ids` valid for as many entries as it has.
+/// The row is inside both tensors, and `ids` valid for as many entries as it has.
 #[inline(always)]
-pub unsafe fn row<S: Isa>(
+pub unsafe fn row(
     probs: &View<'_>,
     out: &ViewMut<'_>,
     r: usize,
@@ -34,7 +32,8 @@ pub unsafe fn row<S: Isa>(
     unsafe {
         let p = probs.as_ptr::<f32>().add(r * from.stride);
         let (w, out) = (std::slice::from_raw_parts(p, from.cols), out.as_mut_ptr::<f32>().add(r * to.stride));
-        if largest_and_sum::<S, f32>(p, from.cols).1.is_nan() && w.iter().any(|x| x.is_nan()) {
+        // No early way out: the loop stays one of vectors.
+        if w.iter().fold(false, |bad, x| bad | x.is_nan() | (*x < 0.0)) {
             return (0..from.cols).for_each(|i| out.add(i).write(f32::NAN));
         }
         let border = match filter {

@@ -38,7 +38,7 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &TopKRenorm<'_>, units: Range<usize>, threa
             if filter.is_none() {
                 ctx.out_of_range(k, a.probs.dim(1) + 1);
             }
-            row::<S>(&a.probs, &a.out, r, filter, ids);
+            row(&a.probs, &a.out, r, filter, ids);
         }
     }
 }

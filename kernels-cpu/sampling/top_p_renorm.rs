@@ -38,7 +38,7 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &TopPRenorm<'_>, units: Range<usize>, threa
             if filter.is_none() {
                 ctx.not_a_number(r);
             }
-            row::<S>(&a.probs, &a.out, r, filter, ids);
+            row(&a.probs, &a.out, r, filter, ids);
         }
     }
 }

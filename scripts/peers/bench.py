@@ -49,7 +49,7 @@ for _ in range(rounds):
     for name, engine in engines.items():
         result = engine()
         rates[name].append((result["prefill_tokens_per_s"], result["decode_tokens_per_s"]))
-print(f"SmolLM2-135M-Instruct Q4_1, {len(ids)} prompt tokens, {NEW} new, {threads} threads, {rounds} rounds in turns, medians\n")
+print(f"{os.path.basename(model)}, {len(ids)} prompt tokens, {NEW} new, {threads} threads, {rounds} rounds in turns, medians\n")
 print("| engine | prefill tokens/s | decode tokens/s | ours / theirs |\n|---|---|---|---|")
 medians = {name: tuple(statistics.median(r[i] for r in all) for i in (0, 1)) for name, all in rates.items()}
 mine = medians["kernel-registry"]

@@ -135,7 +135,7 @@ impl<'a> Prefill<'a> {
         Arg::new(Self::OP, "qo_indptr", self.qo_indptr).indices(batch + 1)?;
         check_mask(Self::OP, self.mask, self.mask_indptr, batch)?;
         let key = Key::of(self.q.dtype()).with_weight(self.key_cache.dtype()).with_fact(self.q.dim(2));
-        Ok(Valid { key, empty: self.q.layout().elements() == 0 })
+        Ok(Valid { key, empty: self.q.dim(0) * self.q.dim(1) == 0 })
     }
 }
 

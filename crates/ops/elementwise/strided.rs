@@ -73,7 +73,10 @@ fn layout(shape: &[usize], strides: Strides) -> Option<Layout> {
 /// A view of `shape` into the memory made for it.
 pub(super) fn view<'a>(tensor: &'a Tensor, shape: &[usize], strides: Strides) -> Option<View<'a>> {
     let view = tensor.view();
-    // SAFETY: the memory was made so that the layout is inside it, and is borrowed for the view.
+    if view.shape() != behind(shape, strides) {
+        return None;
+    }
+    // SAFETY: memory of this shape holds the layout, and is borrowed for the view.
     Some(unsafe { View::from_raw(view.as_ptr(), view.dtype(), layout(shape, strides)?, view.device()) })
 }
 
@@ -81,6 +84,9 @@ pub(super) fn view<'a>(tensor: &'a Tensor, shape: &[usize], strides: Strides) ->
 pub(super) fn view_mut<'a>(tensor: &'a mut Tensor, shape: &[usize], strides: Strides) -> Option<ViewMut<'a>> {
     let view = tensor.view_mut();
     let (ptr, dtype, device) = (view.as_mut_ptr(), view.dtype(), view.device());
+    if view.shape() != behind(shape, strides) {
+        return None;
+    }
     // SAFETY: as in `view`, borrowed mutably; these layouts are injective for outputs.
     Some(unsafe { ViewMut::from_raw(ptr, dtype, layout(shape, strides)?, device) })
 }

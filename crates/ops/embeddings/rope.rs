@@ -189,7 +189,16 @@ pub struct Cut {
     q_heads: usize,
     k_heads: usize,
     dim: usize,
-    is_neox: bool,
+    pub(crate) is_neox: bool,
+}
+
+impl Cut {
+    /// q and k of the fused tensor.
+    pub(crate) fn of<'a>(&self, qkv: &'a mut Tensor) -> Option<[ViewMut<'a>; 2]> {
+        let (q, rest) = qkv.view_mut().split_at(1, self.q_heads * self.dim)?;
+        let (k, _v) = rest.split_at(1, self.k_heads * self.dim)?;
+        Some([q.split_dim(1, self.dim)?, k.split_dim(1, self.dim)?])
+    }
 }
 
 impl Contract for Rope<'static> {
@@ -225,9 +234,7 @@ impl Contract for Rope<'static> {
 
     fn bind<'a>(cut: &Cut, tensors: &'a mut [Tensor]) -> Option<Rope<'a>> {
         let [positions, qkv, cos_sin_cache] = tensors else { return None };
-        let (q, rest) = qkv.view_mut().split_at(1, cut.q_heads * cut.dim)?;
-        let (k, _v) = rest.split_at(1, cut.k_heads * cut.dim)?;
-        let (q, k) = (q.split_dim(1, cut.dim)?, k.split_dim(1, cut.dim)?);
+        let [q, k] = cut.of(qkv)?;
         Some(Rope {
             positions: positions.view(),
             q,
@@ -250,7 +257,8 @@ impl Contract for Rope<'static> {
     }
 }
 
-fn case(
+/// Positions, a fused qkv, and the cache of angles.
+pub(crate) fn case(
     dtype: DType,
     tokens: usize,
     q_heads: usize,

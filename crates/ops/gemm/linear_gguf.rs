@@ -103,7 +103,7 @@ impl Contract for LinearGguf<'static> {
 
     fn bench_cases() -> Vec<Case<Self::Params>> {
         let of = |w| [1, 16, 512].map(|m| case(DType::F32, w, [m, 4096, 4096], 0, false));
-        [DType::Q4_0, DType::Q4_1, DType::Q8_0, DType::Q4K, DType::Q6K].into_iter().flat_map(of).collect()
+        DTypeSet::GGUF.iter().flat_map(of).collect()
     }
 
     fn bind<'a>(params: &Self::Params, tensors: &'a mut [Tensor]) -> Option<LinearGguf<'a>> {

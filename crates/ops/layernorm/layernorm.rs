@@ -105,13 +105,12 @@ impl Contract for LayerNorm<'static> {
     const OUTPUTS: &'static [usize] = &[3];
 
     fn cases() -> Vec<Case<Self::Params>> {
-        let mut cases = Vec::new();
+        // A mean a thousand times the deviation: E[x²] − E[x]² would have no digits left.
+        let mut cases = vec![case(DType::F32, 2, 500, 0, 1000.0, true)];
         for dtype in FLOATS {
             for (rows, cols, gap) in [(1, 1, 0), (3, 17, 0), (2, 768, 0), (5, 1368, 24), (0, 64, 0)] {
                 cases.push(case(dtype, rows, cols, gap, 0.0, gap == 0));
             }
-            // A mean a thousand times the deviation: E[x²] − E[x]² would have no digits left.
-            cases.push(case(DType::F32, 2, 500, 0, 1000.0, true));
             let mut with_nan = case(dtype, 3, 40, 0, 0.0, true);
             poison(&mut with_nan.tensors[0], 47);
             with_nan.name = format!("{dtype} a NaN in row 1");

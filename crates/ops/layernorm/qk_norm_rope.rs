@@ -2,9 +2,9 @@
 //! place (Qwen 3, Gemma 3). What `rmsnorm` and `rope` are by themselves, with one rounding.
 
 use crate::args::Arg;
-use crate::data::{ints, normal, poison};
+use crate::data::{normal, poison};
 use crate::element::at;
-use crate::embeddings::rope::{check, position, read_head, turned, write_head};
+use crate::embeddings::rope::{Cut, case as rope_case, check, position, read_head, turned, write_head};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
 
@@ -103,17 +103,9 @@ kernel!(unsafe {
 
 crate::contract!(QkNormRope);
 
-/// How a case cuts q and k from one fused tensor.
-pub struct Cut {
-    q_heads: usize,
-    k_heads: usize,
-    dim: usize,
-    is_neox: bool,
-}
-
 impl Contract for QkNormRope<'static> {
     type Params = Cut;
-    const OUTPUTS: &'static [usize] = &[0];
+    const OUTPUTS: &'static [usize] = &[1];
 
     fn cases() -> Vec<Case<Cut>> {
         let mut cases = Vec::new();
@@ -130,7 +122,7 @@ impl Contract for QkNormRope<'static> {
                     cases.push(case(dtype, tokens, q_heads, k_heads, dim, rotary, is_neox));
                 }
                 let mut with_nan = case(dtype, 3, 2, 1, 64, 64, is_neox);
-                poison(&mut with_nan.tensors[0], 70);
+                poison(&mut with_nan.tensors[1], 70);
                 with_nan.name.push_str(", a NaN");
                 cases.push(with_nan);
             }
@@ -143,12 +135,11 @@ impl Contract for QkNormRope<'static> {
     }
 
     fn bind<'a>(cut: &Cut, tensors: &'a mut [Tensor]) -> Option<QkNormRope<'a>> {
-        let [qkv, q_weight, k_weight, positions, cos_sin_cache] = tensors else { return None };
-        let (q, rest) = qkv.view_mut().split_at(1, cut.q_heads * cut.dim)?;
-        let (k, _v) = rest.split_at(1, cut.k_heads * cut.dim)?;
+        let [positions, qkv, cos_sin_cache, q_weight, k_weight] = tensors else { return None };
+        let [q, k] = cut.of(qkv)?;
         Some(QkNormRope {
-            q: q.split_dim(1, cut.dim)?,
-            k: k.split_dim(1, cut.dim)?,
+            q,
+            k,
             q_weight: q_weight.view(),
             k_weight: k_weight.view(),
             positions: positions.view(),
@@ -171,6 +162,7 @@ impl Contract for QkNormRope<'static> {
     }
 }
 
+/// A case of `embeddings.rope`, and the two weights.
 fn case(
     dtype: DType,
     tokens: usize,
@@ -180,17 +172,7 @@ fn case(
     rotary: usize,
     is_neox: bool,
 ) -> Case<Cut> {
-    let positions: Vec<i64> = (0..tokens as i64).map(|t| t * 37 % 97).collect();
-    let cache = crate::embeddings::cos_sin_cache(100, rotary, 10_000.0);
-    let tensors = vec![
-        normal(1, dtype, &[tokens, (q_heads + 2 * k_heads) * dim], 1.0),
-        normal(2, dtype, &[dim], 1.0),
-        normal(3, dtype, &[dim], 1.0),
-        ints(DType::I64, &positions, &[tokens]),
-        cache.unwrap_or_else(|e| panic!("test data: {e}")),
-    ];
-    let style = if is_neox { "neox" } else { "interleaved" };
-    let name =
-        format!("{dtype} {style}, {tokens} tokens, {q_heads}+{k_heads} heads of {dim}, rotary_dim {rotary}");
-    Case { name, tensors, params: Cut { q_heads, k_heads, dim, is_neox } }
+    let mut case = rope_case(dtype, tokens, q_heads, k_heads, dim, rotary, is_neox);
+    case.tensors.extend([normal(2, dtype, &[dim], 1.0), normal(3, dtype, &[dim], 1.0)]);
+    case
 }

@@ -129,6 +129,9 @@ pub(super) fn check(
     let arg = |name, view| Arg::new(op, name, view);
     let input = arg("x", x).dtype(DTypeSet::FLOAT)?.rank(2)?;
     let rows = input.rows()?;
+    if rows.cols == 0 && rows.rows > 0 {
+        return Err(input.shape_error("a row of at least one element expected, to have a largest".into()));
+    }
     let values = arg("q", q).dtype(types)?.shape(x.shape())?.output()?;
     values.rows()?;
     let scale = arg("scales", scales).dtype(DTypeSet::of(&[DType::F32]))?;
@@ -142,7 +145,7 @@ pub(super) fn check(
     .output()?
     .dense_last()?;
     let key = Key::of(x.dtype()).with_weight(q.dtype());
-    Ok(Valid { key, empty: rows.rows == 0 || rows.cols == 0 })
+    Ok(Valid { key, empty: rows.rows == 0 })
 }
 
 /// In f32, as the contract says: these numbers decide what is rounded.

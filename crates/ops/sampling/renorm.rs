@@ -46,7 +46,7 @@ pub(super) unsafe fn reference(
             let mut order: Vec<usize> = (0..p.cols).collect();
             order.sort_by(|a, b| row[*b].total_cmp(&row[*a]).then(a.cmp(b)));
             let sorted: Vec<f64> = order.iter().map(|i| row[*i]).collect();
-            let (nan, kept) = (row.iter().any(|x| x.is_nan()), keep(r, &sorted));
+            let (nan, kept) = (row.iter().any(|x| x.is_nan() || *x < 0.0), keep(r, &sorted));
             let total: f64 = sorted.iter().take(kept.unwrap_or(0)).sum();
             (0..p.cols).for_each(|i| put(out, r * o.stride + i, if nan { f64::NAN } else { 0.0 }));
             if !nan && total > 0.0 {

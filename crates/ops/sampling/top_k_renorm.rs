@@ -9,7 +9,8 @@ use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, 
 kernels_core::op! {
     /// Probabilities with the k most probable tokens of each row kept (of equals the lowest ids), over their sum.
     ///
-    /// Sums in f64. A row of zeros stays; a NaN in a row makes all of it NaN. A k below 0 gives zeros in its row and the error `OutOfRange`.
+    /// Sums in f64. A row of zeros stays; a NaN or a number below 0 in a row makes
+    /// all of it NaN. A k below 0 gives zeros in its row and the error `OutOfRange`.
     pub struct TopKRenorm = "sampling.top_k_renorm" {
         /// `[rows, vocabulary]`, f32, 0 or more; rows may have a stride.
         reads probs,

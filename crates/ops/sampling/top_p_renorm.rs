@@ -8,7 +8,8 @@ use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, 
 kernels_core::op! {
     /// Probabilities with the shortest run of most probable tokens that reaches p of the sum kept (of equals the lowest ids first), over their sum.
     ///
-    /// Sums in f64. A row of zeros stays; a NaN in a row makes all of it NaN. A p that is NaN gives zeros in its row and the error `NotANumber`.
+    /// Sums in f64. A row of zeros stays; a NaN or a number below 0 in a row makes
+    /// all of it NaN. A p that is NaN gives zeros in its row and the error `NotANumber`.
     pub struct TopPRenorm = "sampling.top_p_renorm" {
         /// `[rows, vocabulary]`, f32, 0 or more; rows may have a stride.
         reads probs,
