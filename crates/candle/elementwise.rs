@@ -56,7 +56,7 @@ pub fn cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
     Ok(y)
 }
 
-/// `elementwise.copy`: a contiguous copy of `x`: [`Copy`].
+/// `elementwise.copy`: a contiguous copy of `x`: [`struct@Copy`].
 ///
 /// # Errors
 /// A type that does not fit, a tracked tensor, or no usable kernel.

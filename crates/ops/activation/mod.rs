@@ -1,12 +1,12 @@
 //! `activation.*`: gated and plain activations.
 
 mod gated;
-mod gelu_and_mul;
-mod gelu_quick;
-mod gelu_tanh_and_mul;
-mod relu2;
-mod silu_and_mul;
-mod softcap;
+pub mod gelu_and_mul;
+pub mod gelu_quick;
+pub mod gelu_tanh_and_mul;
+pub mod relu2;
+pub mod silu_and_mul;
+pub mod softcap;
 mod unary;
 
 pub use gelu_and_mul::{GeluAndMul, gelu_and_mul, gelu_and_mul_into};

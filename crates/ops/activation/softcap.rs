@@ -1,4 +1,4 @@
-//! `activation.softcap`: x = cap · tanh(x / cap), in place (Gemma 2's logits).
+//! `activation.softcap`: x = cap · tanh(x / cap), in place (of logits; Gemma Team 2024, Gemma 2).
 
 use crate::args::{Arg, in_range};
 use crate::data::normal;

@@ -1,4 +1,9 @@
 //! `attention.decode`: one query token for each sequence, over its paged keys and values.
+//!
+//! Score of token t for head h: s = (q_h · k_t) · k_scale · sm_scale, with a soft cap c · tanh(s / c). Over the tokens
+//! that the row sees, out = Σ e^(s_t) v_t · v_scale / (Σ e^(s_t) + e^sink), and LSE = ln of that denominator
+//! (Vaswani et al. 2017; paged by Kwon et al. 2023; soft cap: Gemma Team 2024; sliding window: Beltagy et al. 2020;
+//! sinks: Xiao et al. 2023).
 
 use super::Options;
 use super::paged::{check, decode_spans, reference as paged_reference};

@@ -5,11 +5,11 @@
 //! reads key-value head `h / (num_heads / num_kv_heads)`. LSE is the natural logarithm of the sum of
 //! exponentials, a sink's included. A row that sees no token gives zeros and LSE −∞ (with a sink: the sink).
 
-mod decode;
-mod merge_state;
+pub mod decode;
+pub mod merge_state;
 mod options;
 mod paged;
-mod prefill;
+pub mod prefill;
 
 pub use decode::{Decode, decode, decode_into};
 pub use merge_state::{MergeState, merge_state, merge_state_into};

@@ -1,4 +1,5 @@
-//! `attention.prefill`: the new tokens of a batch of sequences, over the cached prefix and themselves.
+//! `attention.prefill`: the new tokens of a batch of sequences, over the cached prefix and themselves. Scores, sums
+//! and LSE are those of [`decode`](mod@super::decode), row by row.
 
 use super::decode::{Shape, stored};
 use super::options::{Options, check_mask};

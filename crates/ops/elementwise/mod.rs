@@ -1,11 +1,11 @@
 //! `elementwise.*`: arithmetic and copies over any strides.
 
-mod add;
+pub mod add;
 mod binary;
-mod cast;
-mod copy;
-mod mul;
-mod scale;
+pub mod cast;
+pub mod copy;
+pub mod mul;
+pub mod scale;
 mod strided;
 
 pub use add::{Add, add, add_into};

@@ -1,4 +1,4 @@
-//! `embeddings.embedding`: out[i] = table[ids[i]], also from quantised rows.
+//! `embeddings.embedding`: row i of the output is row `ids[i]` of the table, also of a quantised one.
 
 use crate::args::Arg;
 use crate::data::{blocks, ints, unwritten};

@@ -1,4 +1,5 @@
-//! `gemm.fp8_scaled_mm`: product of f8_e4m3 matrices with a scale for each row of both (W8A8).
+//! `gemm.fp8_scaled_mm`: product of f8_e4m3 matrices with a scale for each row of both (W8A8; Micikevicius et al.
+//! 2022).
 
 super::scaled::scaled_op! {
     /// Product of f8_e4m3 matrices with a scale for each row of both; sums in f32.

@@ -1,4 +1,5 @@
-//! `gemm.linear_gguf`: out = x · weightᵀ + bias, the weight in GGUF blocks.
+//! `gemm.linear_gguf`: out = x · weightᵀ + bias, the weight in GGUF blocks (as ggml defines them; see
+//! [`blocks`](crate::quantization::blocks)).
 
 use super::product;
 use crate::data::{blocks, normal, poison, unwritten};

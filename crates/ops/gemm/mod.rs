@@ -1,9 +1,9 @@
 //! `gemm.*`: products with a weight matrix of rows `[out_features, in_features]`.
 
-mod fp8_scaled_mm;
-mod int8_scaled_mm;
-mod linear;
-mod linear_gguf;
+pub mod fp8_scaled_mm;
+pub mod int8_scaled_mm;
+pub mod linear;
+pub mod linear_gguf;
 mod product;
 mod scaled;
 

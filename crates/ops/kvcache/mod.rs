@@ -6,8 +6,8 @@
 //! scales.
 
 mod paged;
-mod reshape_and_cache;
-mod rope_and_cache;
+pub mod reshape_and_cache;
+pub mod rope_and_cache;
 
 pub use paged::slot;
 pub(crate) use paged::{CACHE, check_scales};

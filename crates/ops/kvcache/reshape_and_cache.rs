@@ -1,4 +1,5 @@
-//! `kvcache.reshape_and_cache`: new keys and values into their slots of a paged cache.
+//! `kvcache.reshape_and_cache`: new keys and values into their slots of a paged cache (Kwon et al. 2023, vLLM):
+//! cache[slot] = round(value / scale).
 
 use super::paged::{CACHE, check, slot, store};
 use crate::data::{ints, normal, poison, unwritten};

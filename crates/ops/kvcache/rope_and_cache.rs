@@ -1,4 +1,5 @@
-//! `kvcache.rope_and_cache`: `embeddings.rope` and `kvcache.reshape_and_cache` in one pass.
+//! `kvcache.rope_and_cache`: `embeddings.rope` (Su et al. 2021) and `kvcache.reshape_and_cache` (Kwon et al. 2023)
+//! in one pass.
 
 use super::paged::{CACHE, check, slot, store};
 use crate::data::{ints, normal, unwritten};

@@ -1,14 +1,14 @@
 //! `layernorm.*`: normalisation over the last dimension.
 
 mod fused_add;
-mod fused_add_rmsnorm;
-mod gemma_fused_add_rmsnorm;
-mod gemma_rmsnorm;
+pub mod fused_add_rmsnorm;
+pub mod gemma_fused_add_rmsnorm;
+pub mod gemma_rmsnorm;
 #[allow(clippy::module_inception)]
-mod layernorm;
-mod qk_norm_rope;
+pub mod layernorm;
+pub mod qk_norm_rope;
 mod rms;
-mod rmsnorm;
+pub mod rmsnorm;
 
 pub use fused_add_rmsnorm::{FusedAddRmsNorm, fused_add_rmsnorm};
 pub use gemma_fused_add_rmsnorm::{GemmaFusedAddRmsNorm, gemma_fused_add_rmsnorm};

@@ -1,5 +1,5 @@
-//! `layernorm.qk_norm_rope`: RMS normalisation of each head of q and k, and then rotary position embedding, in
-//! place (Qwen 3, Gemma 3). What `rmsnorm` and `rope` are by themselves, with one rounding.
+//! `layernorm.qk_norm_rope`: each head of q and k, h / sqrt(mean(h²) + eps) · w (Henry et al. 2020; Qwen 3, Gemma 3),
+//! and then turned as [`rope`](mod@crate::embeddings::rope) turns it (Su et al. 2021), in place.
 
 use crate::args::Arg;
 use crate::data::{normal, poison};

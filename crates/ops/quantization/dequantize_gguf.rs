@@ -1,4 +1,5 @@
-//! `quantization.dequantize_gguf`: GGUF blocks to floats.
+//! `quantization.dequantize_gguf`: GGUF blocks to floats, (q − offset) · scale + min as ggml defines each format; see
+//! [`blocks`](super::blocks).
 
 use crate::args::Arg;
 use crate::data::{blocks, unwritten};

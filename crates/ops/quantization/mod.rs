@@ -1,11 +1,11 @@
 //! `quantization.*`, and the GGUF block formats.
 
 pub mod blocks;
-mod dequantize_gguf;
+pub mod dequantize_gguf;
 mod dynamic;
-mod per_token_group_quant;
-mod per_token_quant_fp8;
-mod per_token_quant_int8;
+pub mod per_token_group_quant;
+pub mod per_token_quant_fp8;
+pub mod per_token_quant_int8;
 
 pub use dequantize_gguf::{DequantizeGguf, dequantize_gguf, dequantize_gguf_into};
 pub use dynamic::{FLOOR, largest};

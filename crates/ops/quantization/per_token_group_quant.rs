@@ -1,4 +1,5 @@
-//! `quantization.per_token_group_quant`: groups of each row as i8 or f8_e4m3, each group with one scale.
+//! `quantization.per_token_group_quant`: groups of each row as i8 or f8_e4m3, each group with one scale (Yao et al.
+//! 2022, ZeroQuant; groups of 128: DeepSeek-V3, 2024).
 
 use super::dynamic;
 use crate::args::in_range;

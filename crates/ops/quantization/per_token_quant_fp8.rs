@@ -1,4 +1,4 @@
-//! `quantization.per_token_quant_fp8`: each row of activations as f8_e4m3 with one scale.
+//! `quantization.per_token_quant_fp8`: each row of activations as f8_e4m3 with one scale (Micikevicius et al. 2022).
 
 super::dynamic::per_token_op! {
     /// Rows as f8_e4m3, each with one scale.

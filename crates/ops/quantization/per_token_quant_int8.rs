@@ -1,4 +1,4 @@
-//! `quantization.per_token_quant_int8`: each row of activations as i8 with one scale.
+//! `quantization.per_token_quant_int8`: each row of activations as i8 with one scale (Yao et al. 2022, ZeroQuant).
 
 super::dynamic::per_token_op! {
     /// Rows as i8, each with one symmetric scale.

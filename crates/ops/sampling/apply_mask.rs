@@ -1,4 +1,5 @@
-//! `sampling.apply_mask`: tokens that a grammar forbids get −∞, in place.
+//! `sampling.apply_mask`: tokens that a grammar forbids get −∞, in place (the bit mask of Dong et al. 2024,
+//! XGrammar).
 
 use crate::args::Arg;
 use crate::data::{Rng, ints, normal};

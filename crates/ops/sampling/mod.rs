@@ -1,13 +1,13 @@
 //! `sampling.*`: from logits to probabilities and tokens. In the order of a sampler: mask, penalties, softmax
 //! at a temperature, filters, draw.
 
-mod apply_mask;
-mod penalties;
+pub mod apply_mask;
+pub mod penalties;
 mod renorm;
-mod sample;
-mod softmax;
-mod top_k_renorm;
-mod top_p_renorm;
+pub mod sample;
+pub mod softmax;
+pub mod top_k_renorm;
+pub mod top_p_renorm;
 
 pub use apply_mask::{ApplyMask, apply_mask};
 pub use penalties::{Penalties, penalties};

@@ -1,4 +1,5 @@
-//! `sampling.sample`: one token for each row of logits.
+//! `sampling.sample`: one token for each row of logits (top-k: Fan et al. 2018; top-p: Holtzman et al. 2020; min-p:
+//! Nguyen et al. 2024).
 //!
 //! At temperature 0 the largest logit, the lowest id of several. Otherwise probabilities at the temperature,
 //! then in this order: top-k keeps the k most probable (of equals, lower ids first), top-p of those the

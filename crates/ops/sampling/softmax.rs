@@ -1,4 +1,4 @@
-//! `sampling.softmax`: probabilities, e^(x / temperature) over its sum, along the last dimension.
+//! `sampling.softmax`: probabilities, e^((x − max) / temperature) over its sum, along the last dimension.
 
 use crate::args::{Arg, in_range};
 use crate::data::{normal, unwritten};

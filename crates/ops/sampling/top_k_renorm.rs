@@ -1,4 +1,5 @@
-//! `sampling.top_k_renorm`: probabilities with the k most probable tokens of each row kept, over their sum.
+//! `sampling.top_k_renorm`: probabilities with the k most probable tokens of each row kept, over their sum (Fan et al.
+//! 2018).
 
 use super::renorm::{self, case, edited};
 use crate::data::ints;

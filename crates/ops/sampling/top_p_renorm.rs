@@ -1,4 +1,5 @@
-//! `sampling.top_p_renorm`: probabilities with the shortest run of most probable tokens that reaches p of the sum kept, over their sum.
+//! `sampling.top_p_renorm`: probabilities with the shortest run of most probable tokens that reaches p of the sum
+//! kept, over their sum (Holtzman et al. 2020).
 
 use super::renorm::{self, case, edited};
 use crate::element::at;
