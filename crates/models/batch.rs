@@ -43,6 +43,13 @@ struct Sequence {
     len: usize,
 }
 
+impl Sequence {
+    /// Blocks that it has to take for so many more tokens. It may have some to spare, after a pass that failed.
+    fn lacks(&self, tokens: usize) -> usize {
+        Blocks::needed(self.len + tokens).saturating_sub(self.blocks.len())
+    }
+}
+
 /// Sequences that share a cache and go through the model together.
 pub struct Batch<'m> {
     model: &'m Model,
@@ -179,7 +186,7 @@ impl<'m> Batch<'m> {
             if let Some(token) = tokens.iter().find(|t| **t as usize >= c.vocabulary) {
                 return Err(ModelError::Token { token: *token, vocabulary: c.vocabulary });
             }
-            needed += Blocks::needed(sequence.len + tokens.len()) - sequence.blocks.len();
+            needed += sequence.lacks(tokens.len());
         }
         if needed > self.blocks.free() {
             let (free, total) = (self.blocks.free(), self.blocks.total());
@@ -187,7 +194,7 @@ impl<'m> Batch<'m> {
         }
         for (id, tokens) in feeds {
             if let Some(sequence) = &mut self.sequences[id.0] {
-                let more = Blocks::needed(sequence.len + tokens.len()) - sequence.blocks.len();
+                let more = sequence.lacks(tokens.len());
                 self.blocks.take(more, &mut sequence.blocks)?;
             }
         }
