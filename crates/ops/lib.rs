@@ -10,6 +10,7 @@ pub mod data;
 pub mod element;
 pub mod elementwise;
 pub mod embeddings;
+mod erased;
 pub mod gemm;
 mod hostile;
 pub mod kvcache;
@@ -18,8 +19,9 @@ pub mod quantization;
 pub mod sampling;
 
 pub use contract::{
-    AnyCase, AnyContract, Case, Contract, ContractEntry, Cost, Erased, Outcome, Tolerance, contracts,
+    AnyCase, AnyContract, Case, Contract, ContractEntry, Cost, Outcome, Tolerance, contracts,
 };
+pub use erased::Erased;
 #[doc(hidden)]
 pub use inventory;
 pub use kernels_core as core;

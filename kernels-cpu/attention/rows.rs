@@ -4,9 +4,9 @@
 //! Each chunk of keys is multiplied with all rows of the block, and each chunk of values likewise, so K and V
 //! are read once for a block: for GQA decode once for each key-value head.
 
-use crate::gemm::tile::{NR, tile};
+use super::scores::{scores, weigh};
+use super::values::accumulate;
 use crate::isa::{Elem, Isa, store_tail};
-use crate::math::{exp, softcap};
 use crate::quantization::rows::convert;
 use crate::variants::with_float;
 use kernels_core::{Ctx, View};
@@ -17,10 +17,10 @@ use kernels_ops::element::{below, index};
 pub const ROWS: usize = 16;
 
 /// Tokens in a chunk.
-const CHUNK: usize = 64;
+pub(super) const CHUNK: usize = 64;
 
 /// In place of the weight of a token that a mask hides.
-const HIDDEN: f32 = -1.0;
+pub(super) const HIDDEN: f32 = -1.0;
 
 /// Query heads that share a key-value head.
 pub fn group(q: &View<'_>, cache: &View<'_>) -> usize {
@@ -75,16 +75,17 @@ pub unsafe fn clear<O: Elem>(t: &Tensors<'_, '_>, spans: &Spans<'_>) {
     }
 }
 
-struct Scratch {
-    q: *mut f32,
-    sums: *mut f32,
-    scores: *mut f32,
-    max: *mut f32,
-    total: *mut f32,
+/// The parts of a thread's scratch, and what holds for all rows of a block.
+pub(super) struct Scratch {
+    pub q: *mut f32,
+    pub sums: *mut f32,
+    pub scores: *mut f32,
+    pub max: *mut f32,
+    pub total: *mut f32,
     /// The first and one past the last token of the chunk that each row sees.
-    seen: *mut [u32; 2],
+    pub seen: *mut [u32; 2],
     /// Some tokens between those may be hidden: their weights are [`HIDDEN`].
-    masked: bool,
+    pub masked: bool,
 }
 
 /// # Safety
@@ -137,42 +138,7 @@ pub unsafe fn attend<S: Isa, C: Elem>(ctx: &Ctx, t: &Tensors<'_, '_>, block: Blo
             }
             scores::<S, C>(&s, &keys, n, rows, dim, pad);
             for r in 0..rows {
-                let i = from + r / group;
-                // Tokens ascend, so a row sees a part of the chunk.
-                let (mut first, mut end) = (0, n);
-                while end > 0 && tokens[end - 1] >= sequence.visible(i) {
-                    end -= 1;
-                }
-                while first < end && tokens[first] < sequence.first(i) {
-                    first += 1;
-                }
-                s.seen.add(r).write([first as u32, end as u32]);
-                let row = s.scores.add(r * CHUNK);
-                if t.logit_cap > 0.0 {
-                    let mut c = 0;
-                    while c < n {
-                        S::store_f32(
-                            row.add(c),
-                            softcap::<S>(S::load_f32(row.add(c)), S::splat(t.logit_cap)),
-                        );
-                        c += S::W;
-                    }
-                }
-                let mut hidden = 0u64;
-                if let Some((mask, base)) = mask {
-                    for c in first..end {
-                        if !base.is_some_and(|b| mask.sees(b, &sequence, i, tokens[c])) {
-                            hidden |= 1 << c;
-                            row.add(c).write(f32::NEG_INFINITY);
-                        }
-                    }
-                }
-                soften::<S>(&s, r, (first, end), n, pad);
-                for c in first..end {
-                    if hidden >> c & 1 != 0 {
-                        row.add(c).write(HIDDEN);
-                    }
-                }
+                weigh::<S>(t, &s, (&sequence, from + r / group, mask), r, &tokens[..n], pad);
             }
             accumulate::<S, C>(&s, &values, rows, dim, pad);
         }
@@ -249,267 +215,6 @@ unsafe fn load_queries<S: Isa, Q: Elem>(
                 for k in 0..dim {
                     *target.add(k) *= t.sm_scale * t.k_scale;
                 }
-            }
-        }
-    }
-}
-
-/// Scores of a chunk: `rows × n` into rows of `CHUNK`.
-///
-/// # Safety
-/// As for [`attend`].
-#[inline(always)]
-unsafe fn scores<S: Isa, C: Elem>(
-    s: &Scratch,
-    keys: &[*const C; CHUNK],
-    n: usize,
-    rows: usize,
-    dim: usize,
-    pad: usize,
-) {
-    // SAFETY: r is below the rows, the keys beyond n repeat the last, and their scores are never used.
-    unsafe {
-        let mut c = 0;
-        while c < n {
-            let mut k = [keys[c]; NR];
-            for j in 1..NR {
-                k[j] = keys[(c + j).min(n - 1)];
-            }
-            let mut r = 0;
-            while r + 4 <= rows {
-                some_scores::<S, C, 4>(s, k, r, c, dim, pad);
-                r += 4;
-            }
-            while r < rows {
-                some_scores::<S, C, 1>(s, k, r, c, dim, pad);
-                r += 1;
-            }
-            c += NR;
-        }
-    }
-}
-
-/// # Safety
-/// As for [`attend`], for rows `r..r + MR`.
-#[inline(always)]
-unsafe fn some_scores<S: Isa, C: Elem, const MR: usize>(
-    s: &Scratch,
-    k: [*const C; NR],
-    r: usize,
-    c: usize,
-    dim: usize,
-    pad: usize,
-) {
-    // SAFETY: passed on.
-    unsafe {
-        let mut q = [s.q.cast_const(); MR];
-        for i in 0..MR {
-            q[i] = s.q.add((r + i) * pad);
-        }
-        let dots = tile::<S, C, MR>(q, k, dim);
-        for i in 0..MR {
-            s.scores.add((r + i) * CHUNK + c).cast::<[f32; NR]>().write_unaligned(dots[i]);
-        }
-    }
-}
-
-/// Scores of a row to weights e^(score − max), zero outside `first..end`; the row's sums so far are scaled to the
-/// new maximum. A row without a finite score stays as it is.
-///
-/// # Safety
-/// As for [`attend`].
-#[inline(always)]
-unsafe fn soften<S: Isa>(s: &Scratch, r: usize, (first, end): (usize, usize), n: usize, pad: usize) {
-    // SAFETY: the row has CHUNK scores; its sums have pad elements, a multiple of the widest vector.
-    unsafe {
-        let row = s.scores.add(r * CHUNK);
-        for c in 0..first {
-            row.add(c).write(f32::NEG_INFINITY);
-        }
-        for c in end..n.next_multiple_of(16) {
-            row.add(c).write(f32::NEG_INFINITY);
-        }
-        let mut largest = S::splat(f32::NEG_INFINITY);
-        let mut c = 0;
-        while c < n {
-            largest = S::max(S::load_f32(row.add(c)), largest);
-            c += S::W;
-        }
-        let (before, chunk_max) = (*s.max.add(r), S::largest(largest));
-        let max = if chunk_max > before { chunk_max } else { before };
-        if max == f32::NEG_INFINITY {
-            // NaN scores come here too, and must not vanish.
-            let mut nan = false;
-            for c in first..end {
-                nan |= (*row.add(c)).is_nan();
-            }
-            for c in 0..n {
-                row.add(c).write(0.0);
-            }
-            if nan {
-                s.total.add(r).write(f32::NAN);
-            }
-            return;
-        }
-        let m = S::splat(max);
-        let mut sum = S::splat(0.0);
-        c = 0;
-        while c < n {
-            let e = exp::<S>(S::sub(S::load_f32(row.add(c)), m));
-            S::store_f32(row.add(c), e);
-            sum = S::add(sum, e);
-            c += S::W;
-        }
-        let shrink = if before == max { 1.0 } else { (before - max).exp() };
-        *s.total.add(r) = *s.total.add(r) * shrink + S::sum(sum);
-        s.max.add(r).write(max);
-        if shrink != 1.0 {
-            let (f, sums) = (S::splat(shrink), s.sums.add(r * pad));
-            c = 0;
-            while c < pad {
-                S::store_f32(sums.add(c), S::mul(S::load_f32(sums.add(c)), f));
-                c += S::W;
-            }
-        }
-    }
-}
-
-/// Adds the chunk's weighted values to the sums of all rows. A value that a row does not see is not even
-/// multiplied by zero: it may be NaN.
-///
-/// # Safety
-/// As for [`attend`].
-#[inline(always)]
-unsafe fn accumulate<S: Isa, C: Elem>(
-    s: &Scratch,
-    values: &[*const C; CHUNK],
-    rows: usize,
-    dim: usize,
-    pad: usize,
-) {
-    // SAFETY: rows are inside the scratch.
-    unsafe {
-        let seen = |r: usize| (*s.seen.add(r)).map(|t| t as usize);
-        if s.masked {
-            for r in 0..rows {
-                let [mut c, end] = seen(r);
-                while c < end {
-                    let start = c;
-                    while c < end && *s.scores.add(r * CHUNK + c) != HIDDEN {
-                        c += 1;
-                    }
-                    all_columns::<S, C, 1>(s, values, (start, c), r, dim, pad);
-                    c += 1;
-                }
-            }
-            return;
-        }
-        let mut r = 0;
-        while r + 4 <= rows {
-            let (mut first, mut end) = (0, CHUNK);
-            for k in r..r + 4 {
-                let [f, e] = seen(k);
-                (first, end) = (first.max(f), end.min(e));
-            }
-            if first >= end {
-                for k in r..r + 4 {
-                    let [f, e] = seen(k);
-                    all_columns::<S, C, 1>(s, values, (f, e), k, dim, pad);
-                }
-                r += 4;
-                continue;
-            }
-            all_columns::<S, C, 4>(s, values, (first, end), r, dim, pad);
-            for k in r..r + 4 {
-                let [f, e] = seen(k);
-                if f < first {
-                    all_columns::<S, C, 1>(s, values, (f, first), k, dim, pad);
-                }
-                if e > end {
-                    all_columns::<S, C, 1>(s, values, (end, e), k, dim, pad);
-                }
-            }
-            r += 4;
-        }
-        while r < rows {
-            let [f, e] = seen(r);
-            all_columns::<S, C, 1>(s, values, (f, e), r, dim, pad);
-            r += 1;
-        }
-    }
-}
-
-/// The weighted values of tokens `from..to` to the sums of rows `r..r + MR`.
-///
-/// # Safety
-/// As for [`attend`].
-#[inline(always)]
-unsafe fn all_columns<S: Isa, C: Elem, const MR: usize>(
-    s: &Scratch,
-    values: &[*const C; CHUNK],
-    (from, to): (usize, usize),
-    r: usize,
-    dim: usize,
-    pad: usize,
-) {
-    // SAFETY: columns below dim are inside the values and the sums.
-    unsafe {
-        let mut i = 0;
-        while i + 4 * S::W <= dim {
-            weighted::<S, C, MR, 4>(s, values, (from, to), r, i, pad);
-            i += 4 * S::W;
-        }
-        while i + S::W <= dim {
-            weighted::<S, C, MR, 1>(s, values, (from, to), r, i, pad);
-            i += S::W;
-        }
-        for k in r..r + MR {
-            for j in i..dim {
-                let sum = s.sums.add(k * pad + j);
-                for c in from..to {
-                    *sum += *s.scores.add(k * CHUNK + c) * (*values[c].add(j)).to_f32();
-                }
-            }
-        }
-    }
-}
-
-/// Columns `i..i + NV * W` of the sums of rows `r..r + MR`.
-///
-/// # Safety
-/// As for [`attend`].
-#[inline(always)]
-unsafe fn weighted<S: Isa, C: Elem, const MR: usize, const NV: usize>(
-    s: &Scratch,
-    values: &[*const C; CHUNK],
-    (from, to): (usize, usize),
-    r: usize,
-    i: usize,
-    pad: usize,
-) {
-    // SAFETY: passed on.
-    unsafe {
-        let mut acc = [[S::splat(0.0); NV]; MR];
-        for k in 0..MR {
-            for v in 0..NV {
-                acc[k][v] = S::load_f32(s.sums.add((r + k) * pad + i + v * S::W));
-            }
-        }
-        for c in from..to {
-            let mut value = [S::splat(0.0); NV];
-            for v in 0..NV {
-                value[v] = C::load::<S>(values[c].add(i + v * S::W));
-            }
-            for k in 0..MR {
-                let weight = S::splat(*s.scores.add((r + k) * CHUNK + c));
-                for v in 0..NV {
-                    acc[k][v] = S::fma(weight, value[v], acc[k][v]);
-                }
-            }
-        }
-        for k in 0..MR {
-            for v in 0..NV {
-                S::store_f32(s.sums.add((r + k) * pad + i + v * S::W), acc[k][v]);
             }
         }
     }

@@ -1,0 +1,180 @@
+//! Scores of a chunk of tokens for the rows of a block, and their weights.
+
+use super::rows::{CHUNK, HIDDEN, Scratch};
+use crate::gemm::tile::{NR, tile};
+use crate::isa::{Elem, Isa};
+use crate::math::{exp, softcap};
+use kernels_ops::attention::{Mask, Sequence, Tensors};
+
+/// Scores of a chunk: `rows × n` into rows of `CHUNK`.
+///
+/// # Safety
+/// As for [`super::rows::attend`].
+#[inline(always)]
+pub(super) unsafe fn scores<S: Isa, C: Elem>(
+    s: &Scratch,
+    keys: &[*const C; CHUNK],
+    n: usize,
+    rows: usize,
+    dim: usize,
+    pad: usize,
+) {
+    // SAFETY: r is below the rows, the keys beyond n repeat the last, and their scores are never used.
+    unsafe {
+        let mut c = 0;
+        while c < n {
+            let mut k = [keys[c]; NR];
+            for j in 1..NR {
+                k[j] = keys[(c + j).min(n - 1)];
+            }
+            let mut r = 0;
+            while r + 4 <= rows {
+                some_scores::<S, C, 4>(s, k, r, c, dim, pad);
+                r += 4;
+            }
+            while r < rows {
+                some_scores::<S, C, 1>(s, k, r, c, dim, pad);
+                r += 1;
+            }
+            c += NR;
+        }
+    }
+}
+
+/// # Safety
+/// As for [`super::rows::attend`], for rows `r..r + MR`.
+#[inline(always)]
+unsafe fn some_scores<S: Isa, C: Elem, const MR: usize>(
+    s: &Scratch,
+    k: [*const C; NR],
+    r: usize,
+    c: usize,
+    dim: usize,
+    pad: usize,
+) {
+    // SAFETY: passed on.
+    unsafe {
+        let mut q = [s.q.cast_const(); MR];
+        for i in 0..MR {
+            q[i] = s.q.add((r + i) * pad);
+        }
+        let dots = tile::<S, C, MR>(q, k, dim);
+        for i in 0..MR {
+            s.scores.add((r + i) * CHUNK + c).cast::<[f32; NR]>().write_unaligned(dots[i]);
+        }
+    }
+}
+
+/// Scores of row `r`, row `i` of its sequence, to weights: capped, and only of the tokens that it sees.
+///
+/// # Safety
+/// As for [`super::rows::attend`], with the chunk's scores in the scratch.
+#[inline(always)]
+pub(super) unsafe fn weigh<S: Isa>(
+    t: &Tensors<'_, '_>,
+    s: &Scratch,
+    (sequence, i, mask): (&Sequence, usize, Option<(Mask<'_, '_>, Option<usize>)>),
+    r: usize,
+    tokens: &[usize],
+    pad: usize,
+) {
+    let n = tokens.len();
+    // Tokens ascend, so a row sees a part of the chunk.
+    let (mut first, mut end) = (0, n);
+    while end > 0 && tokens[end - 1] >= sequence.visible(i) {
+        end -= 1;
+    }
+    while first < end && tokens[first] < sequence.first(i) {
+        first += 1;
+    }
+    // SAFETY: the row has CHUNK scores, more than there are tokens by less than a vector.
+    unsafe {
+        s.seen.add(r).write([first as u32, end as u32]);
+        let row = s.scores.add(r * CHUNK);
+        if t.logit_cap > 0.0 {
+            let (cap, mut c) = (S::splat(t.logit_cap), 0);
+            // What a vector reads past the last token is written first.
+            (n..n.next_multiple_of(S::W)).for_each(|c| row.add(c).write(0.0));
+            while c < n {
+                S::store_f32(row.add(c), softcap::<S>(S::load_f32(row.add(c)), cap));
+                c += S::W;
+            }
+        }
+        let mut hidden = 0u64;
+        if let Some((mask, base)) = mask {
+            for c in first..end {
+                if !base.is_some_and(|b| mask.sees(b, sequence, i, tokens[c])) {
+                    hidden |= 1 << c;
+                    row.add(c).write(f32::NEG_INFINITY);
+                }
+            }
+        }
+        soften::<S>(s, r, (first, end), n, pad);
+        for c in first..end {
+            if hidden >> c & 1 != 0 {
+                row.add(c).write(HIDDEN);
+            }
+        }
+    }
+}
+
+/// Scores of a row to weights e^(score − max), zero outside `first..end`; the row's sums so far are scaled to the
+/// new maximum. A row without a finite score stays as it is.
+///
+/// # Safety
+/// As for [`super::rows::attend`].
+#[inline(always)]
+unsafe fn soften<S: Isa>(s: &Scratch, r: usize, (first, end): (usize, usize), n: usize, pad: usize) {
+    // SAFETY: the row has CHUNK scores; its sums have pad elements, a multiple of the widest vector.
+    unsafe {
+        let row = s.scores.add(r * CHUNK);
+        for c in 0..first {
+            row.add(c).write(f32::NEG_INFINITY);
+        }
+        for c in end..n.next_multiple_of(16) {
+            row.add(c).write(f32::NEG_INFINITY);
+        }
+        let mut largest = S::splat(f32::NEG_INFINITY);
+        let mut c = 0;
+        while c < n {
+            largest = S::max(S::load_f32(row.add(c)), largest);
+            c += S::W;
+        }
+        let (before, chunk_max) = (*s.max.add(r), S::largest(largest));
+        let max = if chunk_max > before { chunk_max } else { before };
+        if max == f32::NEG_INFINITY {
+            // NaN scores come here too, and must not vanish.
+            let mut nan = false;
+            for c in first..end {
+                nan |= (*row.add(c)).is_nan();
+            }
+            for c in 0..n {
+                row.add(c).write(0.0);
+            }
+            if nan {
+                s.total.add(r).write(f32::NAN);
+            }
+            return;
+        }
+        let m = S::splat(max);
+        let mut sum = S::splat(0.0);
+        c = 0;
+        while c < n {
+            let e = exp::<S>(S::sub(S::load_f32(row.add(c)), m));
+            S::store_f32(row.add(c), e);
+            sum = S::add(sum, e);
+            c += S::W;
+        }
+        let shrink = if before == max { 1.0 } else { (before - max).exp() };
+        *s.total.add(r) = *s.total.add(r) * shrink + S::sum(sum);
+        s.max.add(r).write(max);
+        if shrink != 1.0 {
+            let (f, sums) = (S::splat(shrink), s.sums.add(r * pad));
+            c = 0;
+            while c < pad {
+                S::store_f32(sums.add(c), S::mul(S::load_f32(sums.add(c)), f));
+                c += S::W;
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Weighted values of a chunk of tokens, added to the sums of a block's rows.
+
+use super::rows::{CHUNK, HIDDEN, Scratch};
+use crate::isa::{Elem, Isa};
+
+/// Adds the chunk's weighted values to the sums of all rows. A value that a row does not see is not even
+/// multiplied by zero: it may be NaN.
+///
+/// # Safety
+/// As for [`super::rows::attend`].
+#[inline(always)]
+pub(super) unsafe fn accumulate<S: Isa, C: Elem>(
+    s: &Scratch,
+    values: &[*const C; CHUNK],
+    rows: usize,
+    dim: usize,
+    pad: usize,
+) {
+    // SAFETY: rows are inside the scratch.
+    unsafe {
+        let seen = |r: usize| (*s.seen.add(r)).map(|t| t as usize);
+        if s.masked {
+            for r in 0..rows {
+                let [mut c, end] = seen(r);
+                while c < end {
+                    let start = c;
+                    while c < end && *s.scores.add(r * CHUNK + c) != HIDDEN {
+                        c += 1;
+                    }
+                    all_columns::<S, C, 1>(s, values, (start, c), r, dim, pad);
+                    c += 1;
+                }
+            }
+            return;
+        }
+        let mut r = 0;
+        while r + 4 <= rows {
+            let (mut first, mut end) = (0, CHUNK);
+            for k in r..r + 4 {
+                let [f, e] = seen(k);
+                (first, end) = (first.max(f), end.min(e));
+            }
+            if first >= end {
+                for k in r..r + 4 {
+                    let [f, e] = seen(k);
+                    all_columns::<S, C, 1>(s, values, (f, e), k, dim, pad);
+                }
+                r += 4;
+                continue;
+            }
+            all_columns::<S, C, 4>(s, values, (first, end), r, dim, pad);
+            for k in r..r + 4 {
+                let [f, e] = seen(k);
+                if f < first {
+                    all_columns::<S, C, 1>(s, values, (f, first), k, dim, pad);
+                }
+                if e > end {
+                    all_columns::<S, C, 1>(s, values, (end, e), k, dim, pad);
+                }
+            }
+            r += 4;
+        }
+        while r < rows {
+            let [f, e] = seen(r);
+            all_columns::<S, C, 1>(s, values, (f, e), r, dim, pad);
+            r += 1;
+        }
+    }
+}
+
+/// The weighted values of tokens `from..to` to the sums of rows `r..r + MR`.
+///
+/// # Safety
+/// As for [`super::rows::attend`].
+#[inline(always)]
+unsafe fn all_columns<S: Isa, C: Elem, const MR: usize>(
+    s: &Scratch,
+    values: &[*const C; CHUNK],
+    (from, to): (usize, usize),
+    r: usize,
+    dim: usize,
+    pad: usize,
+) {
+    // SAFETY: columns below dim are inside the values and the sums.
+    unsafe {
+        let mut i = 0;
+        while i + 4 * S::W <= dim {
+            weighted::<S, C, MR, 4>(s, values, (from, to), r, i, pad);
+            i += 4 * S::W;
+        }
+        while i + S::W <= dim {
+            weighted::<S, C, MR, 1>(s, values, (from, to), r, i, pad);
+            i += S::W;
+        }
+        for k in r..r + MR {
+            for j in i..dim {
+                let sum = s.sums.add(k * pad + j);
+                for c in from..to {
+                    *sum += *s.scores.add(k * CHUNK + c) * (*values[c].add(j)).to_f32();
+                }
+            }
+        }
+    }
+}
+
+/// Columns `i..i + NV * W` of the sums of rows `r..r + MR`.
+///
+/// # Safety
+/// As for [`super::rows::attend`].
+#[inline(always)]
+unsafe fn weighted<S: Isa, C: Elem, const MR: usize, const NV: usize>(
+    s: &Scratch,
+    values: &[*const C; CHUNK],
+    (from, to): (usize, usize),
+    r: usize,
+    i: usize,
+    pad: usize,
+) {
+    // SAFETY: passed on.
+    unsafe {
+        let mut acc = [[S::splat(0.0); NV]; MR];
+        for k in 0..MR {
+            for v in 0..NV {
+                acc[k][v] = S::load_f32(s.sums.add((r + k) * pad + i + v * S::W));
+            }
+        }
+        for c in from..to {
+            let mut value = [S::splat(0.0); NV];
+            for v in 0..NV {
+                value[v] = C::load::<S>(values[c].add(i + v * S::W));
+            }
+            for k in 0..MR {
+                let weight = S::splat(*s.scores.add((r + k) * CHUNK + c));
+                for v in 0..NV {
+                    acc[k][v] = S::fma(weight, value[v], acc[k][v]);
+                }
+            }
+        }
+        for k in 0..MR {
+            for v in 0..NV {
+                S::store_f32(s.sums.add((r + k) * pad + i + v * S::W), acc[k][v]);
+            }
+        }
+    }
+}
