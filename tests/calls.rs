@@ -91,7 +91,11 @@ fn the_process_can_ask_for_a_backend_and_the_recorder_says_what_ran() {
     let first = ran();
     assert_eq!(first.tensors.iter().map(|t| t.0).collect::<Vec<_>>(), ["x", "weight", "out"]);
     assert_eq!(first.tensors[1], ("weight", DType::F32, vec![8]));
-    let best = if cfg!(feature = "cpu") { "simd" } else { "reference" };
+    let best = match (cfg!(feature = "cpu"), cfg!(feature = "candle")) {
+        (true, _) => "simd",
+        (false, true) => "candle",
+        (false, false) => "reference",
+    };
     assert!(first.kernel.starts_with(best), "{first:?}");
     registry.set_policy(Policy::parse("layernorm.*=reference", registry).unwrap()).unwrap();
     let pinned = ran();

@@ -9,6 +9,9 @@ fn every_linked_kernel_matches_the_reference() {
     if cfg!(feature = "cpu") {
         required.push(Backend::SIMD);
     }
+    if cfg!(feature = "candle") {
+        required.push(Backend::CANDLE);
+    }
     assert_parity(&required);
 }
 
