@@ -367,6 +367,19 @@ fn wrong_tensors_get_one_clear_error() {
         layernorm::rmsnorm(&Tensor::ones((2, 8), DType::F64, CPU).unwrap(), &w, 1e-5),
         &["layernorm.rmsnorm: \"x\" is f64", "`.to_dtype(..)`"],
     );
+    let quantised =
+        QTensor::quantize(&Tensor::ones((2, 32), DType::F32, CPU).unwrap(), GgmlDType::Q8_0).unwrap();
+    let id = Tensor::new(&[0i64], CPU).unwrap();
+    says(embeddings::embedding_gguf(&id, &quantised, DType::F64), &["\"out\" is f64"]);
+    says(
+        quantization::per_token_group_quant(
+            &Tensor::ones((2, 8), DType::F32, CPU).unwrap(),
+            DType::F32,
+            4,
+            1e-10,
+        ),
+        &["\"q\" is f32, the op takes"],
+    );
     let six = Tensor::ones((1, 1, 1, 1, 1, 8), DType::F32, CPU).unwrap();
     assert!(layernorm::rmsnorm(&six, &w, 1e-5).is_err());
 

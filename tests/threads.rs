@@ -2,19 +2,18 @@
 
 use kernel_registry::ops::contracts;
 use kernel_registry::{Backend, Device, Registry};
+use kernels_harness::unusable_on;
 
 #[test]
 fn results_are_the_same_on_any_number_of_threads() {
     let (registry, device) = (Registry::linked().unwrap(), Device::cpu());
     let mut compared = 0;
     for contract in contracts() {
-        let decision = registry.explain(contract.op(), device.platform(), None, None).unwrap();
         // The kernels that calls run here, and the plainest ones.
-        let usable = |id: &str| decision.candidates.iter().any(|c| c.spec.id() == id && c.reasons.is_empty());
         let kernels: Vec<_> = registry
             .kernels()
             .filter(|k| k.spec().op == contract.op() && k.spec().backend != Backend::REFERENCE)
-            .filter(|k| usable(&k.spec().id()))
+            .filter(|k| unusable_on(registry, *k, device).unwrap().is_none())
             .collect();
         for case in contract.cases() {
             for kernel in &kernels {

@@ -260,6 +260,12 @@ pub(crate) fn dtype_of(op: &'static str, (name, tensor): In<'_>) -> Result<DType
     ours(tensor.dtype()).ok_or_else(|| candle_core::Error::wrap(unknown()))
 }
 
+/// Our element type for a result that the caller names the type of.
+pub(crate) fn result_type(op: &'static str, dtype: candle_core::DType) -> Result<DType> {
+    let unknown = || CandleError::Type { op, tensor: "out", dtype: dtype.as_str().into() };
+    ours(dtype).ok_or_else(|| candle_core::Error::wrap(unknown()))
+}
+
 /// A new tensor of the type of an argument, and of this shape.
 pub(crate) fn like<'t>(op: &'static str, arg: In<'_>, shape: Vec<usize>) -> Result<Out<'t>> {
     Ok(Out::New(dtype_of(op, arg)?, shape))

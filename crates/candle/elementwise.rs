@@ -1,8 +1,6 @@
 //! `elementwise.*` over candle tensors, transposed and broadcast ones too.
 
-use crate::call::{Out, compute, dtype_of, like};
-use crate::dtype::ours;
-use crate::error::CandleError;
+use crate::call::{Out, compute, like, result_type};
 use candle_core::{DType, Result, Tensor};
 use kernels_core::{View, ViewMut};
 use kernels_ops::elementwise::{Add, Cast, Copy, Mul, Scale};
@@ -49,8 +47,7 @@ pub fn scale(x: &Tensor, factor: f32) -> Result<Tensor> {
 /// A type that does not fit, a tracked tensor, or no usable kernel.
 pub fn cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
     let op = Cast::OP;
-    let unknown = || CandleError::Type { op, tensor: "out", dtype: dtype.as_str().into() };
-    let to = ours(dtype).ok_or_else(|| candle_core::Error::wrap(unknown()))?;
+    let to = result_type(op, dtype)?;
     let run = |[x]: [View<'_>; 1], [out]: [ViewMut<'_>; 1]| Cast { x, out }.run();
     let [y] = compute(op, [("x", x)], [Out::New(to, x.dims().to_vec())], run)?;
     Ok(y)
@@ -62,7 +59,7 @@ pub fn cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
 /// A type that does not fit, a tracked tensor, or no usable kernel.
 pub fn copy(x: &Tensor) -> Result<Tensor> {
     let (op, input) = (Copy::OP, ("x", x));
-    let out = Out::New(dtype_of(op, input)?, x.dims().to_vec());
+    let out = like(op, input, x.dims().to_vec())?;
     let run = |[x]: [View<'_>; 1], [out]: [ViewMut<'_>; 1]| Copy { x, out }.run();
     let [y] = compute(op, [input], [out], run)?;
     Ok(y)

@@ -1,6 +1,6 @@
 //! `embeddings.*` over candle tensors.
 
-use crate::call::{Out, compute, like, update};
+use crate::call::{Out, compute, like, result_type, update};
 use crate::quantization::quantised;
 use candle_core::quantized::QTensor;
 use candle_core::{DType, Result, Tensor};
@@ -28,7 +28,7 @@ pub fn embedding_gguf(ids: &Tensor, table: &QTensor, dtype: DType) -> Result<Ten
     let op = Embedding::OP;
     quantised(op, "table", table, |table| {
         let shape = vec![ids.elem_count(), table.shape().last().copied().unwrap_or(0)];
-        let to = crate::dtype::ours(dtype).unwrap_or(kernels_core::DType::F32);
+        let to = result_type(op, dtype)?;
         let run = |[ids]: [View<'_>; 1], [out]: [ViewMut<'_>; 1]| Embedding { ids, table, out }.run();
         let [y] = compute(op, [("ids", ids)], [Out::New(to, shape)], run)?;
         Ok(y)

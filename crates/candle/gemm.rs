@@ -1,8 +1,7 @@
 //! `gemm.*` over candle tensors.
 
-use crate::call::{Out, compute, dtype_of, with_last};
-use crate::dtype::{ours, signed};
-use crate::error::CandleError;
+use crate::call::{Out, compute, like, result_type, with_last};
+use crate::dtype::signed;
 use crate::quantization::quantised;
 use candle_core::quantized::QTensor;
 use candle_core::{DType, Result, Tensor};
@@ -15,7 +14,7 @@ use kernels_ops::gemm::{Fp8ScaledMm, Int8ScaledMm, Linear, LinearGguf};
 /// Shapes, types or strides that do not fit, a tracked tensor, or no usable kernel.
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let (op, input, has_bias) = (Linear::OP, ("x", x), bias.is_some());
-    let out = Out::New(dtype_of(op, input)?, with_last(x, weight.dims().first().copied().unwrap_or(0)));
+    let out = like(op, input, with_last(x, weight.dims().first().copied().unwrap_or(0)))?;
     let reads = [input, ("weight", weight), ("bias", bias.unwrap_or(x))];
     let run = |[x, weight, bias]: [View<'_>; 3], [out]: [ViewMut<'_>; 1]| {
         Linear { x, weight, bias: has_bias.then_some(bias), out }.run()
@@ -32,7 +31,7 @@ pub fn linear_gguf(x: &Tensor, weight: &QTensor, bias: Option<&Tensor>) -> Resul
     let (op, input, has_bias) = (LinearGguf::OP, ("x", x), bias.is_some());
     quantised(op, "weight", weight, |weight| {
         let features = weight.shape().first().copied().unwrap_or(0);
-        let out = Out::New(dtype_of(op, input)?, with_last(x, features));
+        let out = like(op, input, with_last(x, features))?;
         let run = |[x, bias]: [View<'_>; 2], [out]: [ViewMut<'_>; 1]| {
             LinearGguf { x, weight, bias: has_bias.then_some(bias), out }.run()
         };
@@ -109,8 +108,6 @@ fn scaled(
 
 /// The result of a product of rows of `a` with rows of `b`.
 fn product<'t>(op: &'static str, a: &Tensor, b: &Tensor, dtype: DType) -> Result<Out<'t>> {
-    let unknown = || CandleError::Type { op, tensor: "out", dtype: dtype.as_str().into() };
-    let to = ours(dtype).ok_or_else(|| candle_core::Error::wrap(unknown()))?;
     let first = |t: &Tensor| t.dims().first().copied().unwrap_or(0);
-    Ok(Out::New(to, vec![first(a), first(b)]))
+    Ok(Out::New(result_type(op, dtype)?, vec![first(a), first(b)]))
 }

@@ -1,7 +1,7 @@
 //! `quantization.*` over candle tensors, and candle's quantised tensors as views.
 
-use crate::call::{Out, compute};
-use crate::dtype::{blocks, ours, signed_mut};
+use crate::call::{Out, compute, result_type};
+use crate::dtype::{blocks, signed_mut};
 use crate::error::CandleError;
 use candle_core::quantized::QTensor;
 use candle_core::{DType, Result, Tensor};
@@ -43,8 +43,7 @@ pub(crate) fn quantised<T>(
 pub fn dequantize_gguf(weight: &QTensor, dtype: DType) -> Result<Tensor> {
     let op = DequantizeGguf::OP;
     quantised(op, "weight", weight, |weight| {
-        let unknown = || CandleError::Type { op, tensor: "out", dtype: dtype.as_str().into() };
-        let to = ours(dtype).ok_or_else(|| candle_core::Error::wrap(unknown()))?;
+        let to = result_type(op, dtype)?;
         let run = |_: [View<'_>; 0], [out]: [ViewMut<'_>; 1]| DequantizeGguf { weight, out }.run();
         let [y] = compute(op, [], [Out::New(to, weight.shape().to_vec())], run)?;
         Ok(y)
@@ -88,7 +87,8 @@ pub fn per_token_group_quant(
     group_size: usize,
     eps: f32,
 ) -> Result<(Tensor, Tensor)> {
-    let to = if dtype == DType::F8E4M3 { Ours::F8E4M3 } else { Ours::I8 };
+    // The op itself refuses what is no 8-bit type.
+    let to = if dtype == DType::U8 { Ours::I8 } else { result_type(PerTokenGroupQuant::OP, dtype)? };
     let mut groups = rows(x);
     groups.push(x.dims().last().copied().unwrap_or(0) / group_size.max(1));
     let run = |[x]: [View<'_>; 1], [q, scales]: [ViewMut<'_>; 2]| {

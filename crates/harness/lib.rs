@@ -6,7 +6,7 @@ mod parity;
 mod roofline;
 
 pub use bench::{BenchRow, bench};
-pub use parity::{Failure, KernelReport, Report, assert_parity, parity};
+pub use parity::{Failure, KernelReport, Report, assert_parity, parity, unusable_on};
 pub use roofline::Roofline;
 
 use kernels_core::{AnyKernel, Backend, Registry, glob};

@@ -118,7 +118,11 @@ pub fn parity(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> 
     Ok(report)
 }
 
-fn unusable_on(
+/// Why `kernel` cannot run on `device`; `None` where it can.
+///
+/// # Errors
+/// The registry does not know its op.
+pub fn unusable_on(
     registry: &Registry,
     kernel: &'static dyn AnyKernel,
     device: Device,

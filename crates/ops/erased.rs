@@ -90,6 +90,10 @@ impl<O: Contract> ErasedCase<O> {
         Outcome::Ran { worst, at }
     }
 
+    fn typed(&self, kernel: &'static dyn AnyKernel) -> Result<&'static Kernel<O>> {
+        kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))
+    }
+
     fn reference(&self) -> Result<&'static Kernel<O>> {
         let is_mine = |s: &KernelSpec| s.op == O::NAME && s.backend == Backend::REFERENCE;
         let found = Registry::linked()?.kernels().find(|k| is_mine(k.spec()));
@@ -121,8 +125,7 @@ impl<O: Contract> AnyCase for ErasedCase<O> {
     }
 
     fn run(&self, kernel: &'static dyn AnyKernel, device: Device) -> Result<Outcome> {
-        let kernel: &'static Kernel<O> =
-            kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))?;
+        let kernel = self.typed(kernel)?;
         let expected = self.expected()?;
         let Some((key, got)) = self.outputs(kernel, self.copies(device)?, device)? else {
             return Ok(Outcome::NotServed);
@@ -131,14 +134,12 @@ impl<O: Contract> AnyCase for ErasedCase<O> {
     }
 
     fn results(&self, kernel: &'static dyn AnyKernel, device: Device) -> Result<Option<Vec<Vec<f64>>>> {
-        let kernel: &'static Kernel<O> =
-            kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))?;
+        let kernel = self.typed(kernel)?;
         Ok(self.outputs(kernel, self.copies(device)?, device)?.map(|(_, outputs)| outputs))
     }
 
     fn run_mutated(&self, kernel: &'static dyn AnyKernel, device: Device, seed: u64) -> Result<Outcome> {
-        let kernel: &'static Kernel<O> =
-            kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))?;
+        let kernel = self.typed(kernel)?;
         let mut tensors = crate::hostile::mutated(&self.case.tensors, seed);
         let bound = O::bind(&self.case.params, &mut tensors).map(Checked::<O>::new);
         if !matches!(bound, Some(Ok(_))) {
@@ -168,8 +169,7 @@ impl<O: Contract> AnyCase for ErasedCase<O> {
         device: Device,
         iterations: u32,
     ) -> Result<Option<Duration>> {
-        let kernel: &'static Kernel<O> =
-            kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))?;
+        let kernel = self.typed(kernel)?;
         let mut tensors = self.copies(device)?;
         let mut checked = self.checked(&mut tensors)?;
         let Ok(selected) = kernel.for_call(&checked) else { return Ok(None) };

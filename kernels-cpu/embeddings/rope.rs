@@ -3,9 +3,8 @@
 use crate::isa::{Elem, Isa, load_tail, store_tail};
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};
-use kernels_core::Ctx;
-use kernels_ops::element::{below, index};
-use kernels_ops::embeddings::Rope;
+use kernels_core::{Ctx, View, ViewMut};
+use kernels_ops::embeddings::{Rope, position};
 use std::ops::Range;
 
 variants!(unsafe { op: Rope, formats: Formats::same(DTypeSet::FLOAT), plan: plan, part: part });
@@ -18,27 +17,39 @@ fn plan(a: &Rope<'_>) -> Plan {
 /// Checked arguments on the host, `S`'s features, and units that nobody else works on.
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &Rope<'_>, units: Range<usize>, _: usize) {
-    let Some(cache) = a.cos_sin_cache.rows() else { return };
-    let half = cache.cols / 2;
     with_float!(a.q.dtype(), T => {
         for t in units {
             // SAFETY: t is below the number of tokens; the cache is read only where the position is inside.
             unsafe {
-                let position = index(&a.positions, t);
-                let Some(p) = below(position, cache.rows) else {
-                    ctx.out_of_range(position, cache.rows);
-                    continue;
-                };
-                let cos = a.cos_sin_cache.as_ptr::<f32>().add(p * cache.stride);
-                for x in [&a.q, &a.k] {
-                    for h in 0..x.dim(1) {
-                        let head = x.as_mut_ptr::<T>().add(t * x.stride(0) + h * x.stride(1));
-                        turn::<S, T>(head, cos, half, a.is_neox);
-                    }
-                }
+                let Some(p) = position(ctx, &a.positions, &a.cos_sin_cache, t) else { continue };
+                turn_token::<S, T>([&a.q, &a.k], t, &a.cos_sin_cache, p, a.is_neox);
             }
         }
     })
+}
+
+/// Every head of token `t` by the angles of row `p` of the cache.
+///
+/// # Safety
+/// `S`'s features; token and row are inside the tensors, whose heads are of type `T`.
+#[inline(always)]
+pub unsafe fn turn_token<S: Isa, T: Elem>(
+    both: [&ViewMut<'_>; 2],
+    t: usize,
+    cache: &View<'_>,
+    p: usize,
+    is_neox: bool,
+) {
+    // SAFETY: by contract.
+    unsafe {
+        let cos = cache.as_ptr::<f32>().add(p * cache.stride(0));
+        for x in both {
+            for h in 0..x.dim(1) {
+                let head = x.as_mut_ptr::<T>().add(t * x.stride(0) + h * x.stride(1));
+                turn::<S, T>(head, cos, cache.dim(1) / 2, is_neox);
+            }
+        }
+    }
 }
 
 /// Turns the pairs of a head.

@@ -7,7 +7,7 @@ use crate::pool::Plan;
 use crate::quantization::rows::convert;
 use crate::variants::{variants, with_float};
 use kernels_core::{Ctx, Rows};
-use kernels_ops::element::{below, index};
+use kernels_ops::embeddings::position;
 use kernels_ops::layernorm::QkNormRope;
 use std::ops::Range;
 
@@ -43,11 +43,7 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &QkNormRope<'_>, units: Range<usize>, threa
         for t in units {
             // SAFETY: t is below the number of tokens; the cache is read only where the position is inside.
             unsafe {
-                let position = index(&a.positions, t);
-                let Some(p) = below(position, a.cos_sin_cache.dim(0)) else {
-                    ctx.out_of_range(position, a.cos_sin_cache.dim(0));
-                    continue;
-                };
+                let Some(p) = position(ctx, &a.positions, &a.cos_sin_cache, t) else { continue };
                 let cos = a.cos_sin_cache.as_ptr::<f32>().add(p * a.cos_sin_cache.stride(0));
                 for (x, weight) in [(&a.q, &a.q_weight), (&a.k, &a.k_weight)] {
                     for h in 0..x.dim(1) {

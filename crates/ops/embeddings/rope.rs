@@ -112,7 +112,8 @@ pub(crate) fn check(
 ///
 /// # Safety
 /// Checked arguments on the host, and `t` below the number of positions.
-pub(crate) unsafe fn position(ctx: &Ctx, positions: &View<'_>, cache: &View<'_>, t: usize) -> Option<usize> {
+#[inline(always)]
+pub unsafe fn position(ctx: &Ctx, positions: &View<'_>, cache: &View<'_>, t: usize) -> Option<usize> {
     // SAFETY: by contract.
     let position = unsafe { index(positions, t) };
     let row = below(position, cache.dim(0));
@@ -142,18 +143,33 @@ unsafe fn reference(ctx: &Ctx, a: &Rope<'_>) -> Result<(), RunError> {
     for t in 0..a.q.dim(0) {
         // SAFETY: t is below the number of positions.
         let Some(p) = (unsafe { position(ctx, &a.positions, &a.cos_sin_cache, t) }) else { continue };
-        for x in [&a.q, &a.k] {
-            for h in 0..x.dim(1) {
-                // SAFETY: token and head are inside x; rotary_dim is at most head_dim.
-                unsafe {
-                    let mut head = read_head(x, t, h);
-                    turned(&mut head, &a.cos_sin_cache, p, a.is_neox);
-                    write_head(x, t, h, &head);
-                }
+        // SAFETY: the token is inside both, the position in the cache.
+        unsafe { turn_token([&a.q, &a.k], t, &a.cos_sin_cache, p, a.is_neox) };
+    }
+    Ok(())
+}
+
+/// Every head of token `t` by the angles of row `p` of the cache.
+///
+/// # Safety
+/// Checked arguments on the host; token and row are inside.
+pub(crate) unsafe fn turn_token(
+    both: [&ViewMut<'_>; 2],
+    t: usize,
+    cache: &View<'_>,
+    p: usize,
+    is_neox: bool,
+) {
+    for x in both {
+        for h in 0..x.dim(1) {
+            // SAFETY: token and head are inside x; rotary_dim is at most head_dim.
+            unsafe {
+                let mut head = read_head(x, t, h);
+                turned(&mut head, cache, p, is_neox);
+                write_head(x, t, h, &head);
             }
         }
     }
-    Ok(())
 }
 
 /// Head `h` of token `t`.

@@ -86,13 +86,7 @@ unsafe fn reference(ctx: &Ctx, a: &RopeAndCache<'_>) -> Result<(), RunError> {
         // SAFETY: t is below the number of positions and slots; heads are inside q and k, the slot in the caches.
         unsafe {
             let Some(p) = rope::position(ctx, &a.positions, &a.cos_sin_cache, t) else { continue };
-            for x in [&a.q, &a.k] {
-                for h in 0..x.dim(1) {
-                    let mut head = rope::read_head(x, t, h);
-                    rope::turned(&mut head, &a.cos_sin_cache, p, a.is_neox);
-                    rope::write_head(x, t, h, &head);
-                }
-            }
+            rope::turn_token([&a.q, &a.k], t, &a.cos_sin_cache, p, a.is_neox);
             let Some(s) = slot(ctx, &a.slot_mapping, &a.key_cache, t) else { continue };
             store(&a.k.as_view(), t, &a.key_cache, s, a.k_scale);
             store(&a.value, t, &a.value_cache, s, a.v_scale);
