@@ -4,7 +4,7 @@ use crate::hip::{
     ARCH_NAME, DEVICE_TO_HOST, HOST_TO_DEVICE, Hip, MULTIPROCESSORS, Missing, NAMES, NULL_STREAM, PROPERTIES,
     TOTAL_MEMORY, WARP_SIZE, hip,
 };
-use kernels_core::{Arch, DeviceId, DeviceKind, Driver, Platform, Reason};
+use kernels_core::{Arch, DeviceId, DeviceKind, Driver, DriverError, Platform, Reason};
 use std::ffi::{CStr, c_int};
 
 /// The driver, for manifests.
@@ -53,7 +53,7 @@ unsafe impl Driver for Rocm {
         (0..count).map(|i| describe(hip, i, &version).map_err(none)).collect()
     }
 
-    fn alloc(&self, device: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, String> {
+    fn alloc(&self, device: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, DriverError> {
         if bytes == 0 {
             return Ok(std::ptr::without_provenance_mut(256));
         }
@@ -80,20 +80,20 @@ unsafe impl Driver for Rocm {
         }
     }
 
-    unsafe fn upload(&self, device: u32, dst: *mut u8, src: &[u8]) -> Result<(), String> {
+    unsafe fn upload(&self, device: u32, dst: *mut u8, src: &[u8]) -> Result<(), DriverError> {
         // SAFETY: by contract.
-        unsafe { copy(device, dst, src.as_ptr(), src.len(), HOST_TO_DEVICE) }
+        unsafe { Ok(copy(device, dst, src.as_ptr(), src.len(), HOST_TO_DEVICE)?) }
     }
 
-    unsafe fn download(&self, device: u32, dst: &mut [u8], src: *const u8) -> Result<(), String> {
+    unsafe fn download(&self, device: u32, dst: &mut [u8], src: *const u8) -> Result<(), DriverError> {
         // SAFETY: by contract.
-        unsafe { copy(device, dst.as_mut_ptr(), src, dst.len(), DEVICE_TO_HOST) }
+        unsafe { Ok(copy(device, dst.as_mut_ptr(), src, dst.len(), DEVICE_TO_HOST)?) }
     }
 
-    fn synchronize(&self, device: u32) -> Result<(), String> {
+    fn synchronize(&self, device: u32) -> Result<(), DriverError> {
         let current = Current::of(device)?;
         // SAFETY: waits.
-        current.hip.check(unsafe { (current.hip.hipDeviceSynchronize)() })
+        Ok(current.hip.check(unsafe { (current.hip.hipDeviceSynchronize)() })?)
     }
 }
 

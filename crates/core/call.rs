@@ -236,7 +236,7 @@ unsafe fn run_with_extras<O: Op>(
     let bytes = O::workspace(bytes, &checked.args, device.threads());
     // SAFETY: passed on.
     with_workspace(device, bytes, |w| unsafe { run_in(kernel, &Ctx::new(device, w), checked) })
-        .map_err(|detail| RunError::OutOfMemory { device: device.id(), detail })?
+        .map_err(|e| e.on(device.id(), |detail| RunError::OutOfMemory { device: device.id(), detail }))?
 }
 
 /// # Safety
@@ -247,20 +247,8 @@ unsafe fn run_in<O: Op>(kernel: &'static Kernel<O>, ctx: &Ctx, checked: &Checked
     unsafe { O::invoke(kernel.run, ctx, &checked.args)? };
     match ctx.fault() {
         None => Ok(()),
-        Some(fault) => Err(bad_index::<O>(checked.device, fault)),
+        Some((value, limit)) => Err(CallError::fault(O::NAME, checked.device.id(), value, limit).into()),
     }
-}
-
-#[cold]
-fn bad_index<O: Op>(device: Device, (value, limit): (i64, i64)) -> Error {
-    let (op, device) = (O::NAME, device.id());
-    Error::Call(match limit {
-        crate::ctx::NAN_ROW => CallError::NotANumber { op, device, row: value as usize },
-        _ => {
-            let (value, range) = (value.to_string(), format!("0..{limit}"));
-            CallError::OutOfRange { op, device, what: "an index in a tensor", value, range }
-        }
-    })
 }
 
 impl<O: Op> Checked<'_, O> {

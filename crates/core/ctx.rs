@@ -1,11 +1,12 @@
 //! What a kernel gets besides its arguments.
 
 use crate::device::Device;
+use crate::error::DriverError;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-/// A queue of work on a device, in its driver's terms; the null stream on a CPU, where calls return
-/// when the work is done.
+/// A queue of work on a device, in its driver's terms; 0 is the driver's own, and the only one of a CPU, where
+/// calls return when the work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream(pub usize);
 
@@ -47,7 +48,7 @@ impl Ctx {
     pub(crate) fn new(device: Device, workspace: (*mut u8, usize)) -> Ctx {
         Ctx {
             device,
-            stream: Stream(0),
+            stream: device.stream(),
             threads: device.threads(),
             workspace: workspace.0,
             workspace_bytes: workspace.1,
@@ -110,7 +111,7 @@ pub(crate) fn with_workspace<R>(
     device: Device,
     bytes: usize,
     f: impl FnOnce((*mut u8, usize)) -> R,
-) -> Result<R, String> {
+) -> Result<R, DriverError> {
     let (at, workspace) = SCRATCH.with_borrow_mut(|all| {
         // An op inside an op (a kernel that calls another) finds the first one lent, and takes a second.
         let at = match all.iter().position(|s| s.device == device && !s.lent) {
@@ -122,13 +123,13 @@ pub(crate) fn with_workspace<R>(
             }
         };
         if all[at].bytes < bytes {
-            let bytes =
-                bytes.checked_next_power_of_two().ok_or("more scratch memory than an address can reach")?;
+            let grown = bytes.checked_next_power_of_two();
+            let bytes = grown.ok_or_else(|| "more scratch memory than an address can reach".to_string())?;
             let ptr = device.driver().alloc(device.id().index, bytes, false)?;
             all[at] = Scratch { device, ptr, bytes, lent: false };
         }
         all[at].lent = true;
-        Ok::<_, String>((at, (all[at].ptr, all[at].bytes)))
+        Ok::<_, DriverError>((at, (all[at].ptr, all[at].bytes)))
     })?;
     /// Gives the scratch back also when the kernel panics.
     struct Return(usize);

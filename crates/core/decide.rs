@@ -42,8 +42,20 @@ pub(crate) fn reasons_against(
         worst
     };
     let mut go_on = true;
-    if let Err(reason) = device {
-        go_on = sink(reason);
+    match device {
+        // Whoever wants all reasons also wants to know what keeps the kernel's own device away.
+        Err(reason) => {
+            go_on = sink(reason);
+            if go_on && let Err(reason) = crate::Device::of_driver(spec.manifest.driver) {
+                go_on = sink(reason.clone());
+            }
+        }
+        Ok(()) if !platform.is_described() => {
+            if let Some(Err(reason)) = spec.ready.map(|ready| ready(platform)) {
+                go_on = sink(reason);
+            }
+        }
+        Ok(()) => {}
     }
     if go_on && spec.experimental && !policy.experimental {
         go_on = sink(Reason::Experimental);

@@ -1,5 +1,7 @@
 //! Live devices, and the driver seam that a backend crate implements.
 
+use crate::ctx::Stream;
+use crate::error::{DriverError, RunError};
 use crate::names::{DeviceId, DeviceKind};
 use crate::platform::Platform;
 use crate::reason::Reason;
@@ -28,8 +30,8 @@ pub unsafe trait Driver: Send + Sync {
     /// `bytes` of device memory, 64-byte aligned; a dangling pointer for 0.
     ///
     /// # Errors
-    /// In words, when there is none left.
-    fn alloc(&self, device: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, String>;
+    /// When there is none left, in words; or those of earlier asynchronous work.
+    fn alloc(&self, device: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, DriverError>;
 
     /// Gives memory back, in stream order.
     ///
@@ -43,8 +45,8 @@ pub unsafe trait Driver: Send + Sync {
     /// `dst` is valid on the device for `src.len()` bytes.
     ///
     /// # Errors
-    /// In the driver's words.
-    unsafe fn upload(&self, device: u32, dst: *mut u8, src: &[u8]) -> Result<(), String>;
+    /// The copy's, or those of earlier asynchronous work.
+    unsafe fn upload(&self, device: u32, dst: *mut u8, src: &[u8]) -> Result<(), DriverError>;
 
     /// Device to host, after all work queued on the device.
     ///
@@ -52,14 +54,30 @@ pub unsafe trait Driver: Send + Sync {
     /// `src` is valid on the device for `dst.len()` initialised bytes.
     ///
     /// # Errors
-    /// In the driver's words, including those of earlier asynchronous work.
-    unsafe fn download(&self, device: u32, dst: &mut [u8], src: *const u8) -> Result<(), String>;
+    /// The copy's, or those of earlier asynchronous work.
+    unsafe fn download(&self, device: u32, dst: &mut [u8], src: *const u8) -> Result<(), DriverError>;
 
     /// Waits for all work queued on the device.
     ///
     /// # Errors
     /// Those of earlier asynchronous work.
-    fn synchronize(&self, device: u32) -> Result<(), String>;
+    fn synchronize(&self, device: u32) -> Result<(), DriverError>;
+
+    /// Makes `to` the queue of the device's work from now on, behind all that is queued on the one before.
+    /// `Stream(0)` is the driver's own.
+    ///
+    /// # Safety
+    /// `to` is a live stream of the device, and stays alive while it is the current one.
+    ///
+    /// # Errors
+    /// In the driver's words; that of a device with one queue refuses every other.
+    unsafe fn switch_stream(&self, device: u32, to: Stream) -> Result<(), DriverError> {
+        let _ = device;
+        match to {
+            Stream(0) => Ok(()),
+            Stream(_) => Err(DriverError::Words("this kind of device has one queue".into())),
+        }
+    }
 }
 
 /// A live device: the proof that its driver saw it.
@@ -71,12 +89,16 @@ struct DeviceInner {
     driver: &'static dyn Driver,
     slot: u8,
     threads: AtomicUsize,
+    stream: AtomicUsize,
 }
 
 /// Devices beyond this many share no fast slot, and are resolved anew at each call.
 pub(crate) const DEVICE_SLOTS: u8 = 63;
 
 impl Device {
+    /// How many devices have a slot of their own.
+    pub const SLOTS: usize = DEVICE_SLOTS as usize;
+
     /// The host processor, which is always there.
     #[inline]
     pub fn cpu() -> Device {
@@ -104,7 +126,8 @@ impl Device {
                     let live = |platform: Platform| {
                         let slot = NEXT_SLOT.fetch_add(1, Ordering::Relaxed).min(DEVICE_SLOTS as usize) as u8;
                         let threads = AtomicUsize::new(platform.cores.max(1) as usize);
-                        Device(Box::leak(Box::new(DeviceInner { platform, driver, slot, threads })))
+                        let stream = AtomicUsize::new(0);
+                        Device(Box::leak(Box::new(DeviceInner { platform, driver, slot, threads, stream })))
                     };
                     platforms.into_iter().map(live).collect()
                 })));
@@ -136,9 +159,12 @@ impl Device {
     /// # Errors
     /// Those of earlier asynchronous work.
     pub fn synchronize(&self) -> Result<(), crate::Error> {
-        self.0.driver.synchronize(self.id().index).map_err(|detail| {
-            crate::error::RunError::LaunchFailed { kernel: "(queued work)".into(), device: self.id(), detail }
-                .into()
+        self.0.driver.synchronize(self.id().index).map_err(|e| {
+            e.on(self.id(), |detail| RunError::LaunchFailed {
+                kernel: "(queued work)".into(),
+                device: self.id(),
+                detail,
+            })
         })
     }
 
@@ -153,8 +179,31 @@ impl Device {
         self.0.threads.store(threads.max(1), Ordering::Relaxed);
     }
 
+    /// The queue that its work goes to.
     #[inline]
-    pub(crate) fn slot(&self) -> u8 {
+    pub fn stream(&self) -> Stream {
+        Stream(self.0.stream.load(Ordering::Relaxed))
+    }
+
+    /// Makes `stream` (in its driver's terms) the queue of the device's work from now on, for the whole process.
+    /// Work queued before comes first; `Stream(0)` goes back to the driver's own.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of this device, and stays alive while it is the current one.
+    ///
+    /// # Errors
+    /// The device has one queue, or the driver refuses.
+    pub unsafe fn set_stream(&self, stream: Stream) -> Result<(), crate::Error> {
+        // SAFETY: passed on.
+        unsafe { self.0.driver.switch_stream(self.id().index, stream) }
+            .map_err(|e| e.on(self.id(), |detail| RunError::Stream { device: self.id(), detail }))?;
+        self.0.stream.store(stream.0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A small number of its own in this process; devices from [`Device::SLOTS`] on share that one.
+    #[inline]
+    pub fn slot(&self) -> u8 {
         self.0.slot
     }
 }

@@ -312,7 +312,7 @@ pub enum CallError {
 #[non_exhaustive]
 pub enum RunError {
     /// Its code could not be loaded.
-    #[error("kernel \"{kernel}\" could not be loaded on {device}")]
+    #[error("kernel \"{kernel}\" could not be loaded on {device}: {source}")]
     LoadFailed {
         /// The kernel.
         kernel: String,
@@ -347,6 +347,14 @@ pub enum RunError {
         /// In words.
         detail: String,
     },
+    /// The device's queue cannot be changed.
+    #[error("stream of {device}: {detail}")]
+    Stream {
+        /// The device.
+        device: DeviceId,
+        /// In words.
+        detail: String,
+    },
     /// It failed its self-test on this device.
     #[error("kernel \"{kernel}\" is quarantined on {device}: {detail}")]
     Quarantined {
@@ -357,6 +365,53 @@ pub enum RunError {
         /// What failed.
         detail: String,
     },
+}
+
+/// What a driver says of work that it could not do.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// This call failed, in the driver's words.
+    Words(String),
+    /// Work queued earlier failed.
+    Queued {
+        /// The op whose kernel it was.
+        op: &'static str,
+        /// In the driver's words.
+        detail: String,
+    },
+    /// A kernel that ran earlier found an index out of range, or a row that is not a number; see
+    /// [`Ctx::out_of_range`](crate::Ctx::out_of_range).
+    Fault {
+        /// The op.
+        op: &'static str,
+        /// What it found.
+        value: i64,
+        /// What it must be below; [`DriverError::NAN_ROW`] where `value` is a row without numbers.
+        limit: i64,
+    },
+}
+
+impl DriverError {
+    /// The limit of a fault that is a row of NaN.
+    pub const NAN_ROW: i64 = crate::ctx::NAN_ROW;
+
+    /// As an error of `device`; `words` says what this call was.
+    pub fn on(self, device: DeviceId, words: impl FnOnce(String) -> RunError) -> Error {
+        match self {
+            DriverError::Words(detail) => words(detail).into(),
+            DriverError::Queued { op, detail } => {
+                RunError::LaunchFailed { kernel: op.into(), device, detail }.into()
+            }
+            DriverError::Fault { op, value, limit } => CallError::fault(op, device, value, limit).into(),
+        }
+    }
+}
+
+impl From<String> for DriverError {
+    fn from(words: String) -> DriverError {
+        DriverError::Words(words)
+    }
 }
 
 fn did_you_mean(nearest: &Option<String>) -> String {
@@ -402,6 +457,17 @@ impl CallError {
     /// A dimension that does not fit.
     pub fn shape(op: &'static str, tensor: &'static str, detail: impl Into<String>) -> CallError {
         CallError::ShapeMismatch { op, tensor, detail: detail.into() }
+    }
+
+    /// What a kernel reported through the error word.
+    pub(crate) fn fault(op: &'static str, device: DeviceId, value: i64, limit: i64) -> CallError {
+        match limit {
+            crate::ctx::NAN_ROW => CallError::NotANumber { op, device, row: value as usize },
+            _ => {
+                let (value, range) = (value.to_string(), format!("0..{limit}"));
+                CallError::OutOfRange { op, device, what: "an index in a tensor", value, range }
+            }
+        }
     }
 }
 

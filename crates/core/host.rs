@@ -2,6 +2,7 @@
 //! whatever backends are linked.
 
 use crate::device::Driver;
+use crate::error::DriverError;
 use crate::names::{DeviceId, DeviceKind};
 use crate::platform::{Arch, Platform, detect_cpu};
 use crate::reason::Reason;
@@ -46,14 +47,14 @@ unsafe impl Driver for Host {
         }])
     }
 
-    fn alloc(&self, _device: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, String> {
+    fn alloc(&self, _device: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, DriverError> {
         if bytes == 0 {
             return Ok(std::ptr::without_provenance_mut(ALIGN));
         }
-        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|e| e.to_string())?;
+        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|e| DriverError::Words(e.to_string()))?;
         // SAFETY: the size is not zero.
         let ptr = unsafe { if zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
-        if ptr.is_null() { Err(format!("{bytes} bytes of host memory refused")) } else { Ok(ptr) }
+        if ptr.is_null() { Err(format!("{bytes} bytes of host memory refused").into()) } else { Ok(ptr) }
     }
 
     unsafe fn free(&self, _device: u32, ptr: *mut u8, bytes: usize) {
@@ -63,19 +64,19 @@ unsafe impl Driver for Host {
         }
     }
 
-    unsafe fn upload(&self, _device: u32, dst: *mut u8, src: &[u8]) -> Result<(), String> {
+    unsafe fn upload(&self, _device: u32, dst: *mut u8, src: &[u8]) -> Result<(), DriverError> {
         // SAFETY: by contract; a fresh destination cannot overlap a borrowed source.
         unsafe { dst.copy_from_nonoverlapping(src.as_ptr(), src.len()) };
         Ok(())
     }
 
-    unsafe fn download(&self, _device: u32, dst: &mut [u8], src: *const u8) -> Result<(), String> {
+    unsafe fn download(&self, _device: u32, dst: &mut [u8], src: *const u8) -> Result<(), DriverError> {
         // SAFETY: by contract; a mutably borrowed destination cannot overlap the source.
         unsafe { dst.as_mut_ptr().copy_from_nonoverlapping(src, dst.len()) };
         Ok(())
     }
 
-    fn synchronize(&self, _device: u32) -> Result<(), String> {
+    fn synchronize(&self, _device: u32) -> Result<(), DriverError> {
         Ok(())
     }
 }

@@ -35,7 +35,7 @@ pub use ctx::{Ctx, Stream};
 pub use decide::{Candidate, Decision};
 pub use device::{Device, Driver};
 pub use dtype::{DType, DTypeSet, Element};
-pub use error::{BuildError, CallError, ConfigError, Error, Result, RunError, SelectError};
+pub use error::{BuildError, CallError, ConfigError, DriverError, Error, Result, RunError, SelectError};
 pub use host::{HOST, Host};
 pub use layout::{Layout, MAX_RANK, Rows};
 pub use manifest::{FEATURES, FeatureReport, MANIFESTS, Manifest};

@@ -168,6 +168,11 @@ pub struct Platform {
 }
 
 impl Platform {
+    /// Whether it is one from words alone.
+    pub fn is_described(&self) -> bool {
+        self.driver_version.is_empty() && self.memory == 0
+    }
+
     /// A platform from words alone, for `explain` and tests; it can be asked about, never run on.
     /// Takes `portable`, `avx2`, `avx512`, `sm_90`, `gfx942`.
     pub fn described(text: &str) -> Option<Platform> {

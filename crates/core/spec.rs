@@ -5,6 +5,7 @@ use crate::dtype::{DType, DTypeSet};
 use crate::manifest::Manifest;
 use crate::names::{Backend, DeviceKind};
 use crate::packed::PackedFor;
+use crate::platform::Platform;
 use crate::reason::Reason;
 use crate::requirement::Requirement;
 use crate::tensor::Tensor;
@@ -32,6 +33,9 @@ pub struct KernelSpec {
     pub deterministic: bool,
     /// A pure function of the key: whether the kernel takes such calls, in the gate's words if not.
     pub gate: Option<fn(&Key) -> Result<(), Reason>>,
+    /// What else the kernel needs on a live device of the right kind: a library that compiles it. Asked once for each
+    /// decision, not at each call.
+    pub ready: Option<fn(&Platform) -> Result<(), Reason>>,
     /// Puts a weight into the kernel's own layout, as a tensor of bytes on the weight's device; see
     /// [`Packed`](crate::Packed). Unsafe as the kernel's function is.
     pub prepack: Option<Prepack>,
@@ -196,6 +200,7 @@ impl KernelSpec {
             experimental: false,
             deterministic: true,
             gate: None,
+            ready: None,
             prepack: None,
             replaces: None,
             manifest,

@@ -48,7 +48,8 @@ impl Tensor {
             );
         }
         let bytes = layout.elements() / dtype.block_len() * dtype.block_bytes();
-        let ptr = device.driver().alloc(device.id().index, bytes, zeroed).map_err(fail)?;
+        let ptr =
+            device.driver().alloc(device.id().index, bytes, zeroed).map_err(|e| e.on(device.id(), fail))?;
         Ok(Tensor { ptr, bytes, dtype, layout, device })
     }
 
@@ -68,7 +69,7 @@ impl Tensor {
         }
         // SAFETY: the tensor was just allocated with exactly this many bytes.
         unsafe { device.driver().upload(device.id().index, tensor.ptr, data) }
-            .map_err(|detail| RunError::Copy { device: device.id(), detail })?;
+            .map_err(|e| e.on(device.id(), |detail| RunError::Copy { device: device.id(), detail }))?;
         Ok(tensor)
     }
 
@@ -105,8 +106,9 @@ impl Tensor {
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         let mut out = vec![0u8; self.bytes];
         // SAFETY: the tensor holds `bytes` initialised bytes.
-        unsafe { self.device.driver().download(self.device.id().index, &mut out, self.ptr) }
-            .map_err(|detail| RunError::Copy { device: self.device.id(), detail })?;
+        unsafe { self.device.driver().download(self.device.id().index, &mut out, self.ptr) }.map_err(
+            |e| e.on(self.device.id(), |detail| RunError::Copy { device: self.device.id(), detail }),
+        )?;
         Ok(out)
     }
 

@@ -2,6 +2,7 @@
 //! the one line that declares the crate.
 
 use kernels_core::{
+    DriverError,
     Arch, Backend, Ctx, DType, DTypeSet, DeviceId, DeviceKind, Driver, Formats, HOST, Platform, Reason, Requirement,
     RunError, kernel,
 };
@@ -50,22 +51,22 @@ unsafe impl Driver for ToyDriver {
         };
         Ok((0..count).map(platform).collect())
     }
-    fn alloc(&self, _: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, String> {
+    fn alloc(&self, _: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, DriverError> {
         HOST.alloc(0, bytes, zeroed)
     }
     unsafe fn free(&self, _: u32, ptr: *mut u8, bytes: usize) {
         // SAFETY: passed on.
         unsafe { HOST.free(0, ptr, bytes) }
     }
-    unsafe fn upload(&self, _: u32, dst: *mut u8, src: &[u8]) -> Result<(), String> {
+    unsafe fn upload(&self, _: u32, dst: *mut u8, src: &[u8]) -> Result<(), DriverError> {
         // SAFETY: passed on.
         unsafe { HOST.upload(0, dst, src) }
     }
-    unsafe fn download(&self, _: u32, dst: &mut [u8], src: *const u8) -> Result<(), String> {
+    unsafe fn download(&self, _: u32, dst: &mut [u8], src: *const u8) -> Result<(), DriverError> {
         // SAFETY: passed on.
         unsafe { HOST.download(0, dst, src) }
     }
-    fn synchronize(&self, _: u32) -> Result<(), String> {
+    fn synchronize(&self, _: u32) -> Result<(), DriverError> {
         Ok(())
     }
 }

@@ -1,0 +1,4 @@
+//! `activation.*` on GPUs.
+
+pub mod gated;
+pub mod unary;

@@ -1,0 +1,4 @@
+//! `attention.*` on GPUs.
+
+pub mod merge_state;
+pub mod paged;

@@ -1,0 +1,4 @@
+//! `embeddings.*` on GPUs.
+
+pub mod embedding;
+pub mod rope;

@@ -1,0 +1,4 @@
+//! `gemm.*` on GPUs.
+
+pub mod product;
+pub mod scaled;

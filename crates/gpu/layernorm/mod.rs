@@ -1,0 +1,7 @@
+//! `layernorm.*` on GPUs; `qk_norm_rope` is [`rope`](crate::embeddings::rope) with a norm in front.
+
+pub mod fused_add;
+#[allow(clippy::module_inception)]
+pub mod layernorm;
+pub mod rms;
+pub use crate::embeddings::rope;

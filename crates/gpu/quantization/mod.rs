@@ -1,0 +1,4 @@
+//! `quantization.*` on GPUs.
+
+pub mod dequantize;
+pub mod dynamic;

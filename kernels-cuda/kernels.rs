@@ -1,0 +1,3 @@
+//! Every op on NVRTC.
+
+kernels_gpu::register!(crate::Nvrtc);
