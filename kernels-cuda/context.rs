@@ -46,7 +46,7 @@ impl Context {
         // SAFETY: the device came from `get`; the primary context is never released; the report's memory neither.
         unsafe {
             let context = result::primary_ctx::retain(device).map_err(words)?;
-            let _current = Current::set(context)?;
+            let _current = Current::set(context).map_err(words)?;
             let own = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(words)?;
             let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
             let pools = result::device::get_attribute(device, attribute).map_err(words)? != 0;
@@ -75,11 +75,11 @@ impl Context {
     /// Makes it this thread's.
     ///
     /// # Errors
-    /// In the driver's words.
+    /// The driver's, also those of earlier work.
     #[inline]
-    pub fn enter(&self) -> Result<Current, String> {
+    pub fn enter(&self) -> Result<Current, DriverError> {
         // SAFETY: the context is never released.
-        unsafe { Current::set(self.context) }
+        unsafe { Current::set(self.context) }.map_err(|e| self.blame(e))
     }
 
     /// The driver's handle of a stream.
@@ -183,13 +183,13 @@ pub(crate) struct Current(Option<Option<sys::CUcontext>>);
 impl Current {
     /// # Safety
     /// The context is live, and stays so.
-    unsafe fn set(context: sys::CUcontext) -> Result<Current, String> {
-        let before = result::ctx::get_current().map_err(words)?;
+    unsafe fn set(context: sys::CUcontext) -> Result<Current, result::DriverError> {
+        let before = result::ctx::get_current()?;
         if before == Some(context) {
             return Ok(Current(None));
         }
         // SAFETY: by contract.
-        unsafe { result::ctx::set_current(context) }.map_err(words)?;
+        unsafe { result::ctx::set_current(context) }?;
         Ok(Current(Some(before)))
     }
 }

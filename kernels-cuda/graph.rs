@@ -26,7 +26,7 @@ fn failed(device: Device, detail: String) -> Error {
 pub fn capture(device: Device, calls: impl FnOnce() -> Result<(), Error>) -> Result<Graph, Error> {
     let fail = |detail| failed(device, detail);
     let context = Context::of(device.id().index).map_err(fail)?;
-    let _current = context.enter().map_err(fail)?;
+    let _current = context.enter().map_err(|e| fail(e.to_string()))?;
     let stream = context.stream();
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     let (mut graph, mut executable) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -55,7 +55,7 @@ impl Graph {
     pub unsafe fn launch(&self) -> Result<(), Error> {
         let fail = |detail| failed(self.device, detail);
         let context = Context::of(self.device.id().index).map_err(fail)?;
-        let _current = context.enter().map_err(fail)?;
+        let _current = context.enter().map_err(|e| fail(e.to_string()))?;
         // SAFETY: the executable lives as long as this value.
         unsafe { sys::cuGraphLaunch(self.executable, context.stream()) }.result().map_err(|e| fail(words(e)))
     }

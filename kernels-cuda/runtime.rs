@@ -36,7 +36,7 @@ unsafe impl Runtime for Nvrtc {
 
     fn load(device: Device, image: &[u8], entry: &str) -> Result<usize, String> {
         let context = Context::of(device.id().index)?;
-        let _current = context.enter()?;
+        let _current = context.enter().map_err(|e| e.to_string())?;
         let entry = CString::new(entry).map_err(|e| e.to_string())?;
         // PTX ends with the zero that the driver reads to; a cubin says its own length.
         let refused = |e| match e {
@@ -66,7 +66,7 @@ unsafe impl Runtime for Nvrtc {
         params: &mut [*mut c_void],
     ) -> Result<(), String> {
         let context = Context::of(ctx.device.id().index)?;
-        let _current = context.enter()?;
+        let _current = context.enter().map_err(|e| e.to_string())?;
         let function: sys::CUfunction = std::ptr::with_exposed_provenance_mut(function);
         let [x, y, z] = grid.blocks;
         // SAFETY: the function is this device's and lives; the rest by contract.
@@ -82,7 +82,7 @@ unsafe impl Runtime for Nvrtc {
             result::launch_kernel(function, blocks, threads, grid.shared, stream, params)
         }
         .map_err(|e| match context.blame(e) {
-            DriverError::Queued { op, detail } => format!("{op}, which ran before, failed: {detail}"),
+            earlier @ DriverError::Queued { .. } => earlier.to_string(),
             _ => format!("{} ({} blocks of {} threads)", words(e), grid.blocks[0], grid.threads),
         })
     }

@@ -43,6 +43,13 @@ pub fn run(args: &Args) -> Outcome {
             report.unusable.len()
         ))?;
     }
+    if let (Some(device), true) = (filter.device, report.kernels.is_empty()) {
+        let registry = Registry::linked()?;
+        let for_it = |id: &str| registry.specs().any(|s| s.id() == id && s.kinds().contains(&device.kind));
+        let why = report.unusable.iter().find(|(id, _)| for_it(id));
+        let why = why.map_or("no kernel is for it".into(), |(id, why)| format!("{id}: {why}"));
+        return Err(Failure::Error(format!("no kernel ran on {device} ({why})")));
+    }
     verdict.map_err(|text| {
         eprintln!("{text}");
         Failure::Verdict

@@ -10,6 +10,8 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Seek, Write};
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Instant;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -145,6 +147,8 @@ fn text_from<R: Read + Seek>(mut file: Gguf<R>, how: &How) -> Outcome {
         stop: if how.ignore_eos { &[] } else { &eos },
         context: how.context.unwrap_or(usize::MAX),
     };
+    let lengths: Vec<_> = prompts.iter().map(Vec::len).collect();
+    let compiled = compile(&model, &lengths, limits.cache)?;
     let requests: Vec<_> = prompts.iter().map(|p| request(p.as_slice())).collect();
     // One text is shown as it comes; several, when they are there.
     let live = !how.json && requests.len() == 1;
@@ -177,7 +181,21 @@ fn text_from<R: Read + Seek>(mut file: Gguf<R>, how: &How) -> Outcome {
         std::fs::write(path, records.iter().map(|r| format!("{}\n", record_json(r))).collect::<String>())
             .map_err(fail)?;
     }
-    finish(how, &text, &results, &records)
+    finish(how, &text, &results, &records, compiled)
+}
+
+/// Compiles what the model needs on a GPU before the first token, so that no text waits for it. Returns how many kernels
+/// that were, and the seconds.
+fn compile(model: &Model, prompts: &[usize], cache: DType) -> Result<(usize, f64), Failure> {
+    if model.device() == Device::cpu() {
+        return Ok((0, 0.0));
+    }
+    let (start, bar) = (Instant::now(), Mutex::new(output::progress()));
+    let kernels = kernels_gpu::warm_up(
+        || model.rehearse(prompts, cache),
+        |done, all, kernel| bar.lock().unwrap_or_else(|e| e.into_inner())(done, all, &format!("compiling {kernel}")),
+    )?;
+    Ok((kernels, start.elapsed().as_secs_f64()))
 }
 
 fn cache_type(name: &str) -> Result<DType, Failure> {
@@ -187,7 +205,13 @@ fn cache_type(name: &str) -> Result<DType, Failure> {
     })
 }
 
-fn finish(how: &How, text: &Text, results: &[Generated], records: &[Record]) -> Outcome {
+fn finish(
+    how: &How,
+    text: &Text,
+    results: &[Generated],
+    records: &[Record],
+    (compiled, seconds): (usize, f64),
+) -> Outcome {
     let mut kernels: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for r in records {
         *kernels.entry((r.op, &r.kernel)).or_default() += 1;
@@ -206,6 +230,8 @@ fn finish(how: &How, text: &Text, results: &[Generated], records: &[Record]) -> 
                 "decode_tokens_per_s": decode,
                 "threads": Device::cpu().threads(),
                 "kernels": ran,
+                "kernels_compiled": compiled,
+                "compile_seconds": seconds,
             }))
         };
         let all = how.prompt.iter().zip(results).map(one).collect::<Result<Vec<_>, _>>()?;
@@ -226,6 +252,9 @@ fn finish(how: &How, text: &Text, results: &[Generated], records: &[Record]) -> 
             result.prompt_tokens,
             result.tokens.len(),
         );
+    }
+    if compiled > 0 {
+        eprintln!("{compiled} kernels were compiled or loaded before that, in {seconds:.1} s");
     }
     eprintln!("kernels that ran:");
     let width = kernels.keys().map(|k| k.0.len()).max().unwrap_or(0);

@@ -2,6 +2,7 @@
 //! gives it to a binary with their own backends.
 
 mod bench;
+mod cache;
 mod check;
 mod doctor;
 mod explain;
@@ -33,6 +34,8 @@ enum Command {
     Check(check::Args),
     /// Time of every usable kernel, checked first
     Bench(bench::Args),
+    /// Compiled GPU kernels on disk
+    Cache(cache::Args),
     /// Text from a GGUF model
     Generate(generate::Args),
     /// The tokens of a text, by a model's own vocabulary, as JSON
@@ -69,6 +72,7 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Cache(args) => cache::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Tokens(args) => generate::tokens(&args),
         Command::Demo(args) => generate::demo(&args),

@@ -12,6 +12,9 @@ pub struct Which {
     /// Only kernels of this backend; a check then fails where none of them runs
     #[arg(long)]
     backend: Option<String>,
+    /// Only on this device, as `cuda:0`; it is an error where that device is not to be had
+    #[arg(long)]
+    device: Option<String>,
 }
 
 impl Which {
@@ -20,6 +23,7 @@ impl Which {
         let filter = Filter {
             ops: self.op.clone(),
             backend: self.backend.as_ref().map(|b| Backend(intern(b))),
+            device: self.device.as_ref().map(|d| registry.device(d).map(|d| d.id())).transpose()?,
             ..Filter::default()
         };
         let meant = |near: Option<&str>| near.map(|n| format!("; did you mean \"{n}\"?")).unwrap_or_default();

@@ -368,12 +368,14 @@ pub enum RunError {
 }
 
 /// What a driver says of work that it could not do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, ThisError)]
 #[non_exhaustive]
 pub enum DriverError {
     /// This call failed, in the driver's words.
+    #[error("{0}")]
     Words(String),
     /// Work queued earlier failed.
+    #[error("{op}, which ran before, failed: {detail}")]
     Queued {
         /// The op whose kernel it was.
         op: &'static str,
@@ -382,6 +384,7 @@ pub enum DriverError {
     },
     /// A kernel that ran earlier found an index out of range, or a row that is not a number; see
     /// [`Ctx::out_of_range`](crate::Ctx::out_of_range).
+    #[error("{op}, which ran before, found {value}, outside 0..{limit}")]
     Fault {
         /// The op.
         op: &'static str,

@@ -42,8 +42,7 @@ const SLICE_SECONDS: f64 = 0.02;
 pub fn bench(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> Result<Vec<BenchRow>> {
     let registry = Registry::linked()?;
     let kernels = filter.kernels(registry);
-    let devices: Vec<Device> =
-        registry.devices().into_iter().filter_map(|(_, d)| d.ok()).flatten().copied().collect();
+    let devices = filter.devices(registry);
     let cases: Vec<(&str, Box<dyn AnyCase>)> = contracts()
         .into_iter()
         .filter(|c| kernels.iter().any(|k| k.spec().op == c.op()))
@@ -78,7 +77,7 @@ pub fn bench(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> R
                 continue;
             }
             check(op, case.as_ref(), &kernels, *device)?;
-            let roof = Roofline::measure((cost.read + cost.written) as usize, device.threads());
+            let roof = Roofline::of(*device, (cost.read + cost.written) as usize)?;
             for (kernel, seconds) in kernels.iter().zip(medians(case.as_ref(), &kernels, *device)?) {
                 rows.push(BenchRow {
                     op,

@@ -9,7 +9,7 @@ pub use bench::{BenchRow, bench};
 pub use parity::{Failure, KernelReport, Report, assert_parity, parity, unusable_on};
 pub use roofline::Roofline;
 
-use kernels_core::{AnyKernel, Backend, Registry, glob};
+use kernels_core::{AnyKernel, Backend, Device, DeviceId, Registry, glob};
 
 /// Which kernels to look at.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,8 @@ pub struct Filter {
     pub ops: Option<String>,
     /// One backend; all where none.
     pub backend: Option<Backend>,
+    /// One device; all live ones where none.
+    pub device: Option<DeviceId>,
     /// In benches, every usable variant of a backend, not only its best.
     pub all_variants: bool,
 }
@@ -31,6 +33,12 @@ impl Filter {
                 && self.backend.is_none_or(|b| b == spec.backend)
         };
         registry.kernels().filter(wanted).collect()
+    }
+
+    /// The live devices that it lets through.
+    pub fn devices(&self, registry: &Registry) -> Vec<Device> {
+        let live = registry.devices().into_iter().filter_map(|(_, d)| d.ok()).flatten().copied();
+        live.filter(|d| self.device.is_none_or(|id| id == d.id())).collect()
     }
 }
 

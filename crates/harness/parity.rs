@@ -87,8 +87,7 @@ impl Report {
 pub fn parity(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> Result<Report> {
     let registry = Registry::linked()?;
     let kernels = filter.kernels(registry);
-    let devices: Vec<Device> =
-        registry.devices().into_iter().filter_map(|(_, d)| d.ok()).flatten().copied().collect();
+    let devices = filter.devices(registry);
     let contracts = contracts();
     let mut report = Report::default();
     let mut cases: (&str, Vec<Box<dyn AnyCase>>) = ("", Vec::new());

@@ -1,5 +1,7 @@
 //! What this machine gives in this run, memory and arithmetic, for the share that a kernel reaches of it.
 
+use kernels_core::{DType, Device, DeviceKind, Result, Tensor};
+use kernels_ops::elementwise::copy_into;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -17,6 +19,34 @@ pub struct Roofline {
 }
 
 impl Roofline {
+    /// Of a device, for a working set of `bytes`: of a CPU measured by loads and stores, of any other by the `copy`
+    /// kernel that is best there, without a peak of arithmetic.
+    ///
+    /// # Errors
+    /// The device has no such kernel, or it fails.
+    pub fn of(device: Device, bytes: usize) -> Result<Roofline> {
+        if device.id().kind == DeviceKind::CPU {
+            return Ok(Roofline::measure(bytes, device.threads()));
+        }
+        // Small copies measure the launch: what a kernel could do at best with as few bytes.
+        let shape = [(bytes / 8).clamp(1 << 10, 1 << 28)];
+        let x = Tensor::zeros(DType::F32, &shape, device)?;
+        let mut out = Tensor::zeros(DType::F32, &shape, device)?;
+        let mut copies = |times: u32| -> Result<f64> {
+            device.synchronize()?;
+            let start = Instant::now();
+            (0..times).try_for_each(|_| copy_into(&x, &mut out))?;
+            device.synchronize()?;
+            Ok((x.bytes() + x.bytes()) as f64 * f64::from(times) / start.elapsed().as_secs_f64())
+        };
+        copies(3)?;
+        let mut fastest = 0f64;
+        for _ in 0..7 {
+            fastest = fastest.max(copies(20)?);
+        }
+        Ok(Roofline { read: fastest, copy: fastest, flops: f64::INFINITY })
+    }
+
     /// Measures with a working set of `bytes`, on `threads` threads.
     pub fn measure(bytes: usize, threads: usize) -> Roofline {
         let per_thread = (bytes / threads).clamp(4 << 10, 512 << 20).next_multiple_of(256);

@@ -146,6 +146,29 @@ impl Model {
         Session::new(self, capacity)
     }
 
+    /// Calls every op that prompts of these lengths and the tokens after them need, on tokens that mean nothing: for a
+    /// warm-up, which listens to which kernels are wanted.
+    ///
+    /// # Errors
+    /// No memory, or a prompt longer than the model's context.
+    pub fn rehearse(&self, prompts: &[usize], cache: DType) -> Result<()> {
+        let longest = prompts.iter().copied().max().unwrap_or(1).saturating_add(1).min(self.config.context);
+        let mut batch = self.batch(Room { cache, ..Room::for_sequences(prompts.len(), longest) })?;
+        let tokens = vec![0; longest];
+        let ids: Vec<_> = prompts.iter().map(|_| batch.add()).collect();
+        let feeds: Vec<_> =
+            ids.iter().zip(prompts).map(|(id, n)| (*id, &tokens[..(*n).clamp(1, (longest - 1).max(1))])).collect();
+        batch.feed(&feeds)?;
+        // Texts end one after the other: the last steps have fewer rows.
+        for n in (1..=ids.len()).rev() {
+            let mut batch = self.batch(Room { cache, ..Room::for_sequences(n, 1) })?;
+            let ids: Vec<_> = (0..n).map(|_| batch.add()).collect();
+            let feeds: Vec<_> = ids.iter().map(|id| (*id, &tokens[..1])).collect();
+            kernels_ops::sampling::sample(batch.feed(&feeds)?, kernels_ops::sampling::Draw::GREEDY)?;
+        }
+        Ok(())
+    }
+
     /// Several sequences over one paged cache.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ PK_KERNEL(prefill, 128, pk_call call, const T* PK_RESTRICT q, i64 q_token, i64 q
     const int tid = threadIdx.x, r = tid / EIGHT, c = tid % EIGHT; // a row, and a place in it
 
     if (tid == 0) shared_span[0] = pk_span_of(call, offsets, offsets_type, lens, lens_type, batch, rows, group, ROWS, blockIdx.x, room);
+    if (tid == 32 && blockIdx.x == 0 && blockIdx.y == 0) pk_check_idle(call, offsets, offsets_type, lens, lens_type, batch, room, mask, mask_offsets, mask_type, mask_length);
     PK_SYNC();
     const pk_span span = shared_span[0];
     if (span.pairs <= 0) return;
