@@ -60,7 +60,10 @@ fn a_cold_start_is_shown_and_a_warm_one_compiles_nothing() {
     out(&stand_in.clone().set("FAIL", "nvrtcCompileProgram:1:6"), &args);
     let list = json(&stand_in, &["cache", "list", "--json"]);
     let all = list["kernels"].as_array().unwrap();
-    assert!(all.len() > 10 && all.iter().all(|k| k["arch"] == "sm_80" && k["compiler"] == "nvrtc_13.0"), "{list}");
+    assert!(
+        all.len() > 10 && all.iter().all(|k| k["arch"] == "sm_80" && k["compiler"] == "nvrtc_13.0"),
+        "{list}"
+    );
     assert!(out(&stand_in, &["cache", "list"]).contains("KERNELS_CACHE_DIR"));
     assert!(out(&stand_in, &["cache", "clear"]).contains(&format!("removed {} kernels", all.len())));
     assert_eq!(json(&stand_in, &["cache", "list", "--json"])["kernels"].as_array().unwrap().len(), 0);

@@ -26,7 +26,9 @@ enum What {
 pub fn run(args: &Args) -> Outcome {
     let cache = Cache::of_user().map_err(Failure::Error)?;
     let at = cache.folder().display();
-    let fail = |e| Failure::Error(format!("{at}: {e}\n  fix: check the folder, or set {FOLDER_VARIABLE} to another"));
+    let fail = |e| {
+        Failure::Error(format!("{at}: {e}\n  fix: check the folder, or set {FOLDER_VARIABLE} to another"))
+    };
     match args.what {
         What::Clear => {
             let (files, bytes) = cache.clear().map_err(fail)?;
@@ -46,7 +48,9 @@ pub fn run(args: &Args) -> Outcome {
                         })
                     })
                     .collect();
-                return output::json(&json!({ "folder": cache.folder(), "bytes": bytes, "limit_bytes": cache.limit(), "kernels": all }));
+                return output::json(
+                    &json!({ "folder": cache.folder(), "bytes": bytes, "limit_bytes": cache.limit(), "kernels": all }),
+                );
             }
             let mut table = output::table(&["kernel", "arch", "compiler", "KiB", "last used"]);
             for f in &files {
@@ -57,7 +61,13 @@ pub fn run(args: &Args) -> Outcome {
                     s => format!("{} days ago", s / 86400),
                 };
                 let kib = (f.bytes >> 10).to_string();
-                table.add_row([f.entry.stem.clone(), f.entry.arch.clone(), f.entry.compiler.clone(), kib, ago]);
+                table.add_row([
+                    f.entry.stem.clone(),
+                    f.entry.arch.clone(),
+                    f.entry.compiler.clone(),
+                    kib,
+                    ago,
+                ]);
             }
             if !files.is_empty() {
                 output::print(&table.to_string())?;

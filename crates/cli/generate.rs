@@ -193,7 +193,9 @@ fn compile(model: &Model, prompts: &[usize], cache: DType) -> Result<(usize, f64
     let (start, bar) = (Instant::now(), Mutex::new(output::progress()));
     let kernels = kernels_gpu::warm_up(
         || model.rehearse(prompts, cache),
-        |done, all, kernel| bar.lock().unwrap_or_else(|e| e.into_inner())(done, all, &format!("compiling {kernel}")),
+        |done, all, kernel| {
+            bar.lock().unwrap_or_else(|e| e.into_inner())(done, all, &format!("compiling {kernel}"))
+        },
     )?;
     Ok((kernels, start.elapsed().as_secs_f64()))
 }

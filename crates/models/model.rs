@@ -156,8 +156,11 @@ impl Model {
         let mut batch = self.batch(Room { cache, ..Room::for_sequences(prompts.len(), longest) })?;
         let tokens = vec![0; longest];
         let ids: Vec<_> = prompts.iter().map(|_| batch.add()).collect();
-        let feeds: Vec<_> =
-            ids.iter().zip(prompts).map(|(id, n)| (*id, &tokens[..(*n).clamp(1, (longest - 1).max(1))])).collect();
+        let feeds: Vec<_> = ids
+            .iter()
+            .zip(prompts)
+            .map(|(id, n)| (*id, &tokens[..(*n).clamp(1, (longest - 1).max(1))]))
+            .collect();
         batch.feed(&feeds)?;
         // Texts end one after the other: the last steps have fewer rows.
         for n in (1..=ids.len()).rev() {

@@ -66,7 +66,10 @@ fn memory_comes_back_and_runs_out_with_a_fix() {
             let error = Tensor::zeros(DType::F32, &[64 << 20], device()).unwrap_err();
             assert!(matches!(error, Error::Run(RunError::OutOfMemory { .. })), "{error}");
             let text = error.to_string();
-            assert!(text.contains("cuda:0") && text.contains("268435456 bytes") && text.contains("fix:"), "{text}");
+            assert!(
+                text.contains("cuda:0") && text.contains("268435456 bytes") && text.contains("fix:"),
+                "{text}"
+            );
             // And goes on.
             assert_eq!(on_device(&[1.0], &[1]).to_vec::<f32>().unwrap(), [1.0]);
             return;
@@ -104,8 +107,7 @@ fn no_library_no_device_an_old_driver() {
         }
         // The explanation of a kernel says it too, on a CPU.
         let registry = kernels_core::Registry::linked().unwrap();
-        let decision =
-            registry.explain("layernorm.rmsnorm", Device::cpu().platform(), None, None).unwrap();
+        let decision = registry.explain("layernorm.rmsnorm", Device::cpu().platform(), None, None).unwrap();
         let text = decision.to_string();
         assert!(text.contains("libcuda.so.1"), "{text}");
         return;
@@ -222,7 +224,10 @@ fn a_launch_that_the_driver_refuses() {
     if StandIn::new().set("FAIL", "cuLaunchKernel:1:1").test("a_launch_that_the_driver_refuses") {
         let a = on_device(&[1.0], &[1]);
         let text = add(&a, &a).unwrap_err().to_string();
-        assert!(text.contains("\"elementwise.add\" failed on cuda:0") && text.contains("INVALID_VALUE"), "{text}");
+        assert!(
+            text.contains("\"elementwise.add\" failed on cuda:0") && text.contains("INVALID_VALUE"),
+            "{text}"
+        );
         assert_eq!(add(&a, &a).unwrap().to_vec::<f32>().unwrap(), [2.0]);
     }
 }
@@ -231,7 +236,8 @@ fn a_launch_that_the_driver_refuses() {
 fn a_kernel_that_faults_is_named_by_whoever_waits() {
     // rmsnorm writes far behind its rows; the ops after it are innocent.
     let cache = tempfile::tempdir().unwrap();
-    let fault = "o[i] = pk_to<T>::of(pk_load(a[i]) * scale=>o[i + (1ll << 40)] = pk_to<T>::of(pk_load(a[i]) * scale";
+    let fault =
+        "o[i] = pk_to<T>::of(pk_load(a[i]) * scale=>o[i + (1ll << 40)] = pk_to<T>::of(pk_load(a[i]) * scale";
     let stand_in = StandIn::new().cache(cache.path()).set("MUTATE", fault);
     if stand_in.test("a_kernel_that_faults_is_named_by_whoever_waits") {
         let (x, w) = (on_device(&[1.0; 6], &[2, 3]), on_device(&[1.0; 3], &[3]));
@@ -241,7 +247,10 @@ fn a_kernel_that_faults_is_named_by_whoever_waits() {
         let error = sum.to_vec::<f32>().unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, Error::Run(RunError::LaunchFailed { .. })), "{text}");
-        assert!(text.contains("\"layernorm.rmsnorm\" failed on cuda:0") && text.contains("ILLEGAL_ADDRESS"), "{text}");
+        assert!(
+            text.contains("\"layernorm.rmsnorm\" failed on cuda:0") && text.contains("ILLEGAL_ADDRESS"),
+            "{text}"
+        );
         // The error sticks, and later calls say whose it was.
         let text = add(&x, &x).unwrap_err().to_string();
         assert!(text.contains("layernorm.rmsnorm"), "{text}");
@@ -298,7 +307,9 @@ fn a_graph_replays_what_it_captured() {
             silu_and_mul_into(&*normed, gated)
         };
         // A kernel cannot be loaded inside a capture: the error says to run the calls before.
-        let Err(error) = capture(device(), || step(&mut normed, &mut gated)) else { panic!("not loaded yet") };
+        let Err(error) = capture(device(), || step(&mut normed, &mut gated)) else {
+            panic!("not loaded yet")
+        };
         assert!(error.to_string().contains("warm_up"), "{error}");
         let made = warm_up(|| step(&mut normed, &mut gated), |_, _, _| {}).unwrap();
         assert_eq!(made, 2);

@@ -39,6 +39,11 @@ fn hostile_arguments() {
         }
     }
     println!("{ran} ran, {refused} refused");
-    assert!(wrong.is_empty(), "{} wrong, the first:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} wrong, the first:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(20)].join("\n")
+    );
     assert!(ran > 1000, "only {ran} ran");
 }

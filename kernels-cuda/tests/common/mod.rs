@@ -13,10 +13,8 @@ pub fn device() -> Device {
 
 /// The kernels of `backend` that the cases of ops like `glob` need, found without running them.
 pub fn kernels_for(backend: Backend, glob: &str, benches: bool) -> Vec<Wanted> {
-    wanted(|| {
-        each_case(backend, glob, benches, |kernel, case| case.time(kernel, device(), 1).map(|_| ()))
-    })
-    .unwrap()
+    wanted(|| each_case(backend, glob, benches, |kernel, case| case.time(kernel, device(), 1).map(|_| ())))
+        .unwrap()
 }
 
 /// Visits each kernel of `backend` for ops like `glob` with each case of its op.
