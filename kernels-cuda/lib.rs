@@ -17,6 +17,6 @@ mod words;
 pub use driver::{CUDA, Cuda};
 pub use graph::{Graph, capture};
 pub use kernels_gpu::warm_up;
-pub use runtime::Nvrtc;
+pub use runtime::{Nvrtc, Resources, resources};
 
 kernels_core::backend! { backends: [kernels_core::Backend::NVRTC], driver: &CUDA }

@@ -105,7 +105,7 @@ impl Nvrtc {
         self
     }
 
-    /// Compiles a source with its headers (name, text).
+    /// Compiles a source with its headers (name, text); gives the code, and the log.
     ///
     /// # Errors
     /// The log.
@@ -115,7 +115,7 @@ impl Nvrtc {
         headers: &[(&str, &str)],
         flags: &[String],
         target: &Target,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<(Vec<u8>, String), String> {
         let string = |s: &str| CString::new(s).map_err(|_| format!("{s:?} holds a zero byte"));
         let (Target::Cubin(arch) | Target::Ptx(arch)) = target;
         let (name, text) = (string(name)?, string(text)?);
@@ -141,22 +141,19 @@ impl Nvrtc {
                 return Err(format!("nvrtcCreateProgram answers {created}"));
             }
             let compiled = (self.nvrtcCompileProgram)(program, flags.len() as c_int, flags.as_ptr());
-            let result = match (compiled, target) {
+            let log = self.output(program, self.nvrtcGetProgramLogSize, self.nvrtcGetProgramLog, "the log");
+            let log = log.map(|l| String::from_utf8_lossy(&l).trim_end_matches(['\0', '\n']).to_string());
+            let log = log.unwrap_or_default();
+            let image = match (compiled, target) {
                 (0, Target::Cubin(_)) => {
                     self.output(program, self.nvrtcGetCUBINSize, self.nvrtcGetCUBIN, "a cubin")
                 }
                 (0, Target::Ptx(_)) => self.output(program, self.nvrtcGetPTXSize, self.nvrtcGetPTX, "PTX"),
-                _ => {
-                    let log =
-                        self.output(program, self.nvrtcGetProgramLogSize, self.nvrtcGetProgramLog, "the log");
-                    let log =
-                        log.map(|l| String::from_utf8_lossy(&l).trim_end_matches(['\0', '\n']).to_string());
-                    let log = log.unwrap_or_default();
-                    Err(if log.is_empty() { format!("nvrtcCompileProgram answers {compiled}") } else { log })
-                }
+                _ if log.is_empty() => Err(format!("nvrtcCompileProgram answers {compiled}")),
+                _ => Err(log.clone()),
             };
             (self.nvrtcDestroyProgram)(&mut program);
-            result
+            image.map(|image| (image, log))
         }
     }
 

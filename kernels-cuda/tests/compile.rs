@@ -1,11 +1,12 @@
 //! Every kernel through the real NVRTC, for every architecture: it needs no GPU. `scripts/fetch-nvrtc` brings the library
 //! from PyPI and says where it is (`KERNELS_TEST_NVRTC`); without it this test says so and checks nothing.
-//! `KERNELS_TEST_ARCHS=75,80,..` asks for other architectures than sm_80 and sm_90.
+//! `KERNELS_TEST_ARCHS=75,80,86,89,90,90a,100,120` asks for the grid of all kernels on these
+//! architectures; without it, all on sm_80, and on sm_90 those of the bench cases.
 
 mod common;
 
 use kernels_core::Platform;
-use kernels_cuda::Nvrtc;
+use kernels_cuda::{Nvrtc, resources};
 use kernels_gpu::Runtime;
 use kernels_standin::StandIn;
 use std::sync::Mutex;
@@ -21,10 +22,15 @@ fn every_kernel_compiles() {
     if !StandIn::new().real_nvrtc(folder.into()).test("every_kernel_compiles") {
         return;
     }
-    let wanted = common::kernels_for(Nvrtc::BACKEND, "*", true);
-    let archs = std::env::var("KERNELS_TEST_ARCHS").unwrap_or_else(|_| "80,90".into());
-    let archs: Vec<String> = archs.split(',').map(|a| format!("sm_{a}")).collect();
-    let jobs: Vec<_> = archs.iter().flat_map(|arch| wanted.iter().map(move |w| (arch, w))).collect();
+    // All that the cases need; for architectures after the first, unless the grid is asked for, what the benches need.
+    let (wanted, benched) =
+        (common::kernels_for(Nvrtc::BACKEND, "*", true), common::kernels_for_benches(Nvrtc::BACKEND, "*"));
+    let grid = std::env::var("KERNELS_TEST_ARCHS");
+    let archs = grid.as_deref().unwrap_or("80,90").split(',');
+    let archs: Vec<String> = archs.map(|a| format!("sm_{a}")).collect();
+    let of = |i: usize| if i == 0 || grid.is_ok() { &wanted } else { &benched };
+    let jobs: Vec<_> =
+        archs.iter().enumerate().flat_map(|(i, arch)| of(i).iter().map(move |w| (arch, w))).collect();
     println!("{} for {} kernels on {}", Nvrtc::compiler().unwrap(), wanted.len(), archs.join(", "));
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -47,4 +53,38 @@ fn every_kernel_compiles() {
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{} of {} failed:\n{}", failures.len(), jobs.len(), failures.join("\n"));
     println!("{} compilations, none failed", jobs.len());
+}
+
+/// Kernels that every token goes through keep what they work on in registers: no spills, no arrays in local memory.
+#[test]
+fn hot_kernels_stay_in_registers() {
+    let Some(folder) = std::env::var_os("KERNELS_TEST_NVRTC").filter(|f| !f.is_empty()) else {
+        eprintln!("SKIPPED: KERNELS_TEST_NVRTC is not set; `scripts/fetch-nvrtc` says to what");
+        return;
+    };
+    if !StandIn::new().real_nvrtc(folder.into()).test("hot_kernels_stay_in_registers") {
+        return;
+    }
+    let platform = Platform::described("sm_80").expect("an architecture");
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for op in [
+        "layernorm.fused_add_rmsnorm",
+        "activation.silu_and_mul",
+        "kvcache.rope_and_cache",
+        "attention.*",
+        "gemm.*",
+    ] {
+        // What benches use: sizes of real models.
+        let all = common::kernels_for_benches(Nvrtc::BACKEND, op);
+        for wanted in &all {
+            let r = resources(wanted.program(), &platform).unwrap();
+            println!("{}: {r:?}", wanted.program());
+            seen += 1;
+            if r.local > 0 {
+                wrong.push(format!("{}: {r:?}", wanted.program()));
+            }
+        }
+    }
+    assert!(seen > 30, "only {seen} kernels");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

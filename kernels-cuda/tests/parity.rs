@@ -50,14 +50,14 @@ fn under_address_sanitizer() {
     // One type is enough for addresses, and 2-byte elements leave the oddest ends.
     let bf16 = |case: &dyn AnyCase| case.key().is_ok_and(|k| k.dtype == DType::BF16);
     let wanted = kernels_gpu::wanted(|| {
-        common::each_case(Backend::NVRTC, "*", false, |kernel, case| match bf16(case) {
+        common::each_case(Backend::NVRTC, "*", |kernel, case| match bf16(case) {
             true => case.time(kernel, common::device(), 1).map(|_| ()),
             false => Ok(()),
         })
     });
     common::load_all(&wanted.unwrap());
     let mut cases = 0;
-    common::each_case(Backend::NVRTC, "*", false, |kernel, case| {
+    common::each_case(Backend::NVRTC, "*", |kernel, case| {
         if bf16(case)
             && let Outcome::Ran { worst, at } = case.run(kernel, common::device())?
         {

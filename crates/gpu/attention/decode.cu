@@ -11,7 +11,7 @@ enum {
     AT_ONCE = THREADS / LANES             // tokens of one pass
 };
 
-PK_KERNEL(decode, 128, pk_call call, const T* PK_RESTRICT q, i64 q_token, i64 q_head, const C* PK_RESTRICT keys, pk_cache kc, const C* PK_RESTRICT values, pk_cache vc, const void* table, int table_type, i64 table_stride, const void* lens, int lens_type, i64 blocks, i64 block_size, i64 room, i64 heads, i64 kv_heads, pk_options options, float* PK_RESTRICT parts) {
+PK_KERNEL_OF(decode, 128, 3, pk_call call, const T* PK_RESTRICT q, i64 q_token, i64 q_head, const C* PK_RESTRICT keys, pk_cache kc, const C* PK_RESTRICT values, pk_cache vc, const void* table, int table_type, i64 table_stride, const void* lens, int lens_type, i64 blocks, i64 block_size, i64 room, i64 heads, i64 kv_heads, pk_options options, float* PK_RESTRICT parts) {
     PK_ENTER(call);
     PK_SHARED(float, query, [G][CHUNKS * 8]);
     PK_SHARED(float, weight, [G][TOKENS]); // a score, then its weight

@@ -1,16 +1,18 @@
 //! `attention.decode` and `attention.prefill`: how rows and tokens are cut into blocks.
 
+use crate::gemm::product::has_tensor_cores;
 use crate::op::gpu_op;
 use crate::shape::{code, too_large};
-use crate::{Grid, Jit, Params, params};
-use kernels_core::{Key, Reason, View};
+use crate::{Gpu, Grid, Jit, Params, Runtime, params};
+use kernels_core::{DType, Key, Reason, View};
 use kernels_ops::attention::{Decode, Prefill};
 
 static DECODE: Jit = Jit::new("decode", include_str!("decode.cu"), &["T", "C", "DIM", "G"]);
 static COMBINE: Jit = Jit::new("combine", include_str!("combine.cu"), &["T"]);
 static PREFILL: Jit = Jit::new("prefill", include_str!("prefill.cu"), &["T", "C", "DIM"]);
+static PREFILL_MMA: Jit = Jit::new("prefill_mma", include_str!("prefill_mma.cu"), &["T", "DIM"]);
 /// What they are compiled from.
-pub static SOURCES: &[&Jit] = &[&DECODE, &COMBINE, &PREFILL];
+pub static SOURCES: &[&Jit] = &[&DECODE, &COMBINE, &PREFILL, &PREFILL_MMA];
 
 /// The largest head_dim whose queries fit into shared memory.
 const LARGEST_DIM: u16 = 512;
@@ -99,16 +101,32 @@ gpu_op! { decode for Decode |gpu, a, ctx| {
     gpu.launch(&COMBINE, [code(a.q.dtype()), 0, 0, 0], Grid::of((batch * heads).div_ceil(warps), 128), &params)
 } }
 
-/// Pairs of a row and a head in one block of `prefill.cu`.
+/// Pairs of a row and a head in one block of `prefill.cu`, and of `prefill_mma.cu`.
 const PAIRS: usize = 16;
+const MMA_PAIRS: usize = 64;
+/// The largest head_dim whose queries `prefill_mma.cu` keeps in registers, with turns of 32 tokens; beyond, the queries take
+/// shared memory, and turns are of 16.
+const IN_REGISTERS: usize = 128;
+/// The largest head_dim whose sums fit into a thread's registers.
+const MMA_DIM: usize = 256;
+
+/// Whether tensor cores can take a call: 16-bit queries, keys and values of one type, and whole tiles of head_dim.
+fn fits_mma<R: Runtime>(gpu: &Gpu<'_, R>, a: &Prefill<'_>) -> bool {
+    let (dtype, dim) = (a.q.dtype(), a.q.dim(2));
+    has_tensor_cores(gpu)
+        && dtype == a.key_cache.dtype()
+        && dtype != DType::F32
+        && dim.is_multiple_of(16)
+        && dim <= MMA_DIM
+}
 
 gpu_op! { prefill for Prefill |gpu, a| {
     let (rows, heads, kv_heads, batch) = (a.q.dim(0), a.q.dim(1), a.key_cache.dim(2), a.seq_lens.dim(0));
     let room = a.block_table.dim(1).saturating_mul(a.key_cache.dim(1));
     // Where sequences end is on the device: one block more for each covers every cut.
-    let blocks = (rows * (heads / kv_heads)).div_ceil(PAIRS) + batch;
+    let (mma, dim) = (fits_mma(&gpu, a), a.q.dim(2));
+    let blocks = (rows * (heads / kv_heads)).div_ceil(if mma { MMA_PAIRS } else { PAIRS }) + batch;
     let grid = Grid::of(blocks, 128).by(kv_heads, 1).ok_or_else(|| too_large(&gpu, "heads"))?;
-    let options = [code(a.q.dtype()), code(a.key_cache.dtype()), a.q.dim(2) as u16, 0];
     let scores = Options(
         [a.sm_scale * a.k_scale, a.logit_cap, a.v_scale],
         [window(a.window), a.is_causal.into()],
@@ -123,5 +141,12 @@ gpu_op! { prefill for Prefill |gpu, a| {
         a.sinks, a.out, a.out.stride(0), a.out.stride(1), a.lse, a.lse.as_ref().map_or(0, |l| l.stride(0)),
         a.key_cache.dim(0), a.key_cache.dim(1), room, rows, batch, heads, kv_heads, scores
     ];
-    gpu.launch(&PREFILL, options, grid, &params)
+    if !mma {
+        let options = [code(a.q.dtype()), code(a.key_cache.dtype()), dim as u16, 0];
+        return gpu.launch(&PREFILL, options, grid, &params);
+    }
+    // Two turns of keys and values, and the queries where registers cannot hold them.
+    let lines = if dim <= IN_REGISTERS { 4 * 32 } else { 4 * 16 + MMA_PAIRS };
+    let grid = Grid { shared: (lines * (dim + 8) * a.q.dtype().block_bytes()) as u32, ..grid };
+    gpu.launch(&PREFILL_MMA, [code(a.q.dtype()), dim as u16, 0, 0], grid, &params)
 } }

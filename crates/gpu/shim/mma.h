@@ -31,6 +31,18 @@ template <class T> PK_DEV void pk_mma_b(u32* q, const T* tile, int row) {
     q[0] = *(const u32*)(tile + n * row + c);
     q[1] = *(const u32*)(tile + n * row + c + 8);
 }
+// The same of 16 rows that are k, whose columns are the columns of b: neighbours in k lie a row apart.
+template <class T> PK_DEV void pk_mma_b_transposed(u32* q, const T* tile, int row) {
+    const int lane = threadIdx.x % 32;
+#if defined(PK_CUDA)
+    const u32 shared = (u32)__cvta_generic_to_shared(tile + lane % 16 * row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(q[0]), "=r"(q[1]) : "r"(shared) : "memory");
+#else
+    const int n = lane / 4, k = lane % 4 * 2;
+    q[0] = (u32)tile[k * row + n].x | (u32)tile[(k + 1) * row + n].x << 16;
+    q[1] = (u32)tile[(k + 8) * row + n].x | (u32)tile[(k + 9) * row + n].x << 16;
+#endif
+}
 template <class T> PK_DEV u32 pk_pair(T low, T high) { return (u32)low.x | (u32)high.x << 16; }
 
 template <class T> struct pk_mma_of;

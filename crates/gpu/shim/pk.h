@@ -34,6 +34,8 @@ typedef long long i64;
       extern __shared__ __align__(16) unsigned char pk_dynamic[];                                                       \
       T* name = reinterpret_cast<T*>(pk_dynamic)
 #  define PK_KERNEL(name, threads, ...) extern "C" __global__ __launch_bounds__(threads) void name(__VA_ARGS__)
+// With so many blocks on a multiprocessor at once: registers for no more.
+#  define PK_KERNEL_OF(name, threads, blocks, ...) extern "C" __global__ __launch_bounds__(threads, blocks) void name(__VA_ARGS__)
 #endif
 
 // ---- warp operations: all lanes together, the only form that is portable

@@ -173,12 +173,13 @@ impl Contract for Prefill<'static> {
                 cases.push(case(dtype, cache, &[(9, 70)], 3, 3, 33, 32, true));
                 cases.push(case(dtype, cache, &[(40, 40), (2, 1)], 8, 1, 128, 16, true));
                 cases.push(case(dtype, cache, &[(4, 30), (2, 0)], 4, 2, 64, 16, false));
+                cases.push(case(dtype, cache, &[(20, 100)], 4, 1, 256, 16, true));
                 for (cap, window, sinks) in
                     [(3.0, 0, false), (0.0, 5, false), (0.0, 0, true), (8.0, 40, true)]
                 {
                     for is_causal in [true, false] {
                         let mut with =
-                            case(dtype, cache, &[(5, 5), (30, 130), (2, 1)], 6, 2, 40, 16, is_causal);
+                            case(dtype, cache, &[(5, 5), (30, 130), (2, 1)], 6, 2, 48, 16, is_causal);
                         let shape = &mut with.params.0;
                         (shape.logit_cap, shape.window, shape.sinks) = (cap, window, sinks);
                         with.name = format!("{}, cap {cap}, window {window}, sinks {sinks}", with.name);
@@ -187,7 +188,7 @@ impl Contract for Prefill<'static> {
                 }
                 for (is_causal, window) in [(false, 0), (true, 0), (true, 30)] {
                     let mut with =
-                        case(dtype, cache, &[(9, 70), (5, 5), (0, 3), (17, 20)], 4, 2, 24, 8, is_causal);
+                        case(dtype, cache, &[(9, 70), (5, 5), (0, 3), (17, 20)], 4, 2, 32, 8, is_causal);
                     (with.params.0.window, with.params.2) = (window, true);
                     with.name = format!("{}, window {window}, masked", with.name);
                     cases.push(with);
@@ -196,15 +197,15 @@ impl Contract for Prefill<'static> {
                     continue;
                 }
                 // A NaN value is hidden from all rows but those that see it.
-                let mut masked = case(dtype, cache, &[(7, 7)], 3, 1, 24, 8, false);
+                let mut masked = case(dtype, cache, &[(7, 7)], 3, 1, 32, 8, false);
                 masked.params.2 = true;
-                poison(&mut masked.tensors[2], 24 * 3 + 3);
+                poison(&mut masked.tensors[2], 32 * 3 + 3);
                 masked.name.push_str(", masked, a NaN value");
                 cases.push(masked);
                 // The last token's value is NaN: the tokens before it do not see it.
-                let mut with_nan = case(dtype, cache, &[(7, 7)], 3, 1, 24, 8, true);
-                poison(&mut with_nan.tensors[2], 24 * 6 + 3);
-                poison(&mut with_nan.tensors[2], 24 * (8 + 6) + 3);
+                let mut with_nan = case(dtype, cache, &[(7, 7)], 3, 1, 32, 8, true);
+                poison(&mut with_nan.tensors[2], 32 * 6 + 3);
+                poison(&mut with_nan.tensors[2], 32 * (8 + 6) + 3);
                 with_nan.name.push_str(", the last value NaN");
                 cases.push(with_nan);
             }

@@ -4,32 +4,61 @@
 use kernels_core::{AnyKernel, Backend, Device, Error, Registry};
 use kernels_cuda::CUDA;
 use kernels_gpu::{Wanted, wanted};
-use kernels_ops::AnyCase;
+use kernels_ops::{AnyCase, AnyContract};
 
 /// The first device.
 pub fn device() -> Device {
     Device::of_driver(&CUDA).expect("a device")[0]
 }
 
-/// The kernels of `backend` that the cases of ops like `glob` need, found without running them.
+/// The kernels of `backend` that the cases of ops like `glob` need, found without running them; with those of the bench
+/// cases too.
 pub fn kernels_for(backend: Backend, glob: &str, benches: bool) -> Vec<Wanted> {
-    wanted(|| each_case(backend, glob, benches, |kernel, case| case.time(kernel, device(), 1).map(|_| ())))
-        .unwrap()
+    wanted(|| {
+        each_case(backend, glob, needs)?;
+        if benches { each_bench_case(backend, glob, needs) } else { Ok(()) }
+    })
+    .unwrap()
 }
 
-/// Visits each kernel of `backend` for ops like `glob` with each case of its op.
+/// The kernels that the bench cases need: sizes of real models.
+pub fn kernels_for_benches(backend: Backend, glob: &str) -> Vec<Wanted> {
+    wanted(|| each_bench_case(backend, glob, needs)).unwrap()
+}
+
+fn needs(kernel: &'static dyn AnyKernel, case: &dyn AnyCase) -> Result<(), Error> {
+    case.time(kernel, device(), 1).map(|_| ())
+}
+
+type Visit<'a> = &'a mut dyn FnMut(&'static dyn AnyKernel, &dyn AnyCase) -> Result<(), Error>;
+
+/// Visits each kernel of `backend` for ops like `glob` with each parity case of its op.
 pub fn each_case(
     backend: Backend,
     glob: &str,
-    benches: bool,
     mut visit: impl FnMut(&'static dyn AnyKernel, &dyn AnyCase) -> Result<(), Error>,
+) -> Result<(), Error> {
+    each(backend, glob, |c| c.cases(), &mut visit)
+}
+
+/// The same with each bench case.
+pub fn each_bench_case(
+    backend: Backend,
+    glob: &str,
+    mut visit: impl FnMut(&'static dyn AnyKernel, &dyn AnyCase) -> Result<(), Error>,
+) -> Result<(), Error> {
+    each(backend, glob, |c| c.bench_cases(), &mut visit)
+}
+
+fn each(
+    backend: Backend,
+    glob: &str,
+    cases: fn(&dyn AnyContract) -> Vec<Box<dyn AnyCase>>,
+    visit: Visit<'_>,
 ) -> Result<(), Error> {
     let registry = Registry::linked()?;
     for contract in kernels_ops::contracts().iter().filter(|c| kernels_core::glob(glob, c.op())) {
-        let mut cases = contract.cases();
-        if benches {
-            cases.extend(contract.bench_cases());
-        }
+        let cases = cases(*contract);
         let kernels = registry.kernels().filter(|k| k.spec().op == contract.op());
         for kernel in kernels.filter(|k| k.spec().backend == backend) {
             cases.iter().try_for_each(|case| visit(kernel, case.as_ref()))?;

@@ -71,6 +71,7 @@ template <class... A> const pk_param* pk_params(void (*)(A...), unsigned* n) {
     *n = sizeof...(A);
     return p;
 }
+#define PK_KERNEL_OF(name, threads, blocks, ...) PK_KERNEL(name, threads, __VA_ARGS__)
 #define PK_EXPORT extern "C" __attribute__((visibility("default")))
 #define PK_KERNEL(name, threads, ...)                                                                                   \
     static void name##_body(__VA_ARGS__);                                                                               \
