@@ -1,9 +1,11 @@
-//! NVIDIA GPUs: the driver over cudarc, and every op's kernel, compiled by NVRTC for the device in front of it.
+//! NVIDIA GPUs: the driver over cudarc, every op's kernel, compiled by NVRTC for the device in
+//! front of it, and cuBLASLt's products where that library is.
 //!
-//! libcuda and NVRTC are loaded when somebody asks for a device, so a binary with this crate builds without a CUDA
+//! The libraries are loaded when somebody asks for a device, so a binary with this crate builds without a CUDA
 //! toolkit, starts on a machine without a GPU, and says there which library it looked for and where.
 
 mod context;
+mod cublaslt;
 mod driver;
 mod graph;
 mod kernels;
@@ -19,4 +21,4 @@ pub use graph::{Graph, capture};
 pub use kernels_gpu::warm_up;
 pub use runtime::{Nvrtc, Resources, resources};
 
-kernels_core::backend! { backends: [kernels_core::Backend::NVRTC], driver: &CUDA }
+kernels_core::backend! { backends: [kernels_core::Backend::NVRTC, kernels_core::Backend::CUBLASLT], driver: &CUDA }

@@ -1,10 +1,56 @@
 //! Where shared libraries are looked for, in words for errors and as paths.
 
+use kernels_core::Reason;
+use libloading::Library;
 use std::path::PathBuf;
+
+/// The first library of these names that the loader finds, in its own places or in [`folders`].
+///
+/// # Errors
+/// What was tried, with `fix` to say what to install.
+pub(crate) fn open(what: &str, names: &[&str], fix: &str) -> Result<Library, Reason> {
+    let folders = folders();
+    let named = names.iter().map(PathBuf::from);
+    let placed = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    // SAFETY: the initialisers of NVIDIA's libraries do no more than those of any library.
+    let found = named.chain(placed).find_map(|path| unsafe { Library::new(path) }.ok());
+    let linux: Vec<_> = names.iter().copied().filter(|n| n.contains(".so")).collect();
+    found.ok_or_else(|| Reason::RuntimeMissing {
+        library: what.into(),
+        tried: tried(&linux, &folders),
+        fix: fix.into(),
+    })
+}
+
+/// A struct of functions, all of which a library must have.
+macro_rules! entry_points {
+    ($(#[$doc:meta])* pub struct $library:ident { $($name:ident: fn($($arg:ty),*) -> $out:ty),* $(,)? }) => {
+        $(#[$doc])*
+        #[allow(non_snake_case)]
+        pub struct $library {
+            $( pub $name: unsafe extern "C" fn($($arg),*) -> $out, )*
+            _library: libloading::Library,
+        }
+
+        #[allow(non_snake_case)]
+        impl $library {
+            /// The name of the function that is missing, where one is.
+            fn resolve(library: libloading::Library) -> Result<$library, &'static str> {
+                $(
+                    // SAFETY: the signature is the library's.
+                    let $name = *unsafe { library.get::<unsafe extern "C" fn($($arg),*) -> $out>(concat!(stringify!($name), "\0")) }
+                        .map_err(|_| stringify!($name))?;
+                )*
+                Ok($library { $($name,)* _library: library })
+            }
+        }
+    };
+}
+pub(crate) use entry_points;
 
 /// The folders besides the loader's own that CUDA libraries live in: `CUDA_HOME`, the toolkit's usual place, and the
 /// wheels of an active Python environment (`nvidia/*/lib`).
-pub(crate) fn folders() -> Vec<PathBuf> {
+fn folders() -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = Vec::new();
     for variable in ["CUDA_HOME", "CUDA_PATH"] {
         all.extend(std::env::var_os(variable).map(|home| PathBuf::from(home).join("lib64")));

@@ -1,8 +1,7 @@
 //! NVRTC, loaded at run time: the dozen entry points that compile a kernel.
 
-use crate::library::{folders, tried};
+use crate::library::{entry_points, open};
 use kernels_core::Reason;
-use libloading::Library;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
@@ -11,46 +10,32 @@ const NAMES: [&str; 4] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nv
 type Program = *mut c_void;
 type Strings = *const *const c_char;
 
-macro_rules! entry_points {
-    ($($name:ident: fn($($arg:ty),*)),* $(,)?) => {
-        /// The library's entry points.
-        #[allow(non_snake_case)]
-        pub(crate) struct Nvrtc {
-            $( $name: unsafe extern "C" fn($($arg),*) -> c_int, )*
-            /// `(major, minor)`
-            pub version: (i32, i32),
-            /// Compute capabilities that it compiles for, ascending.
-            pub archs: Vec<u32>,
-            _library: Library,
-        }
-
-        #[allow(non_snake_case)]
-        impl Nvrtc {
-            fn resolve(library: Library) -> Result<Nvrtc, String> {
-                $(
-                    // SAFETY: the signature is NVRTC's since CUDA 11.2.
-                    let $name = *unsafe { library.get::<unsafe extern "C" fn($($arg),*) -> c_int>(concat!(stringify!($name), "\0")) }
-                        .map_err(|_| format!("NVRTC without {}", stringify!($name)))?;
-                )*
-                Ok(Nvrtc { $($name,)* version: (0, 0), archs: Vec::new(), _library: library })
-            }
-        }
-    };
+entry_points! {
+    /// The library's entry points.
+    pub struct Api {
+        nvrtcVersion: fn(*mut c_int, *mut c_int) -> c_int,
+        nvrtcGetNumSupportedArchs: fn(*mut c_int) -> c_int,
+        nvrtcGetSupportedArchs: fn(*mut c_int) -> c_int,
+        nvrtcCreateProgram: fn(*mut Program, *const c_char, *const c_char, c_int, Strings, Strings) -> c_int,
+        nvrtcDestroyProgram: fn(*mut Program) -> c_int,
+        nvrtcCompileProgram: fn(Program, c_int, Strings) -> c_int,
+        nvrtcGetProgramLogSize: fn(Program, *mut usize) -> c_int,
+        nvrtcGetProgramLog: fn(Program, *mut c_char) -> c_int,
+        nvrtcGetCUBINSize: fn(Program, *mut usize) -> c_int,
+        nvrtcGetCUBIN: fn(Program, *mut c_char) -> c_int,
+        nvrtcGetPTXSize: fn(Program, *mut usize) -> c_int,
+        nvrtcGetPTX: fn(Program, *mut c_char) -> c_int,
+    }
 }
-entry_points!(
-    nvrtcVersion: fn(*mut c_int, *mut c_int),
-    nvrtcGetNumSupportedArchs: fn(*mut c_int),
-    nvrtcGetSupportedArchs: fn(*mut c_int),
-    nvrtcCreateProgram: fn(*mut Program, *const c_char, *const c_char, c_int, Strings, Strings),
-    nvrtcDestroyProgram: fn(*mut Program),
-    nvrtcCompileProgram: fn(Program, c_int, Strings),
-    nvrtcGetProgramLogSize: fn(Program, *mut usize),
-    nvrtcGetProgramLog: fn(Program, *mut c_char),
-    nvrtcGetCUBINSize: fn(Program, *mut usize),
-    nvrtcGetCUBIN: fn(Program, *mut c_char),
-    nvrtcGetPTXSize: fn(Program, *mut usize),
-    nvrtcGetPTX: fn(Program, *mut c_char),
-);
+
+/// The library, and what it says of itself.
+pub(crate) struct Nvrtc {
+    api: Api,
+    /// `(major, minor)`
+    pub version: (i32, i32),
+    /// Compute capabilities that it compiles for, ascending.
+    pub archs: Vec<u32>,
+}
 
 /// The library, loaded once.
 ///
@@ -58,28 +43,15 @@ entry_points!(
 /// Why there is none.
 pub(crate) fn nvrtc() -> Result<&'static Nvrtc, Reason> {
     static LOADED: OnceLock<Result<Nvrtc, Reason>> = OnceLock::new();
-    LOADED.get_or_init(open).as_ref().map_err(Reason::clone)
-}
-
-fn open() -> Result<Nvrtc, Reason> {
-    let folders = folders();
-    let named = NAMES.iter().map(std::path::PathBuf::from);
-    let placed = folders.iter().flat_map(|folder| NAMES.iter().map(move |name| folder.join(name)));
-    for path in named.chain(placed) {
-        // SAFETY: NVRTC's initialisers do no more than those of any library.
-        if let Ok(library) = unsafe { Library::new(&path) } {
-            return Nvrtc::resolve(library)
-                .map(Nvrtc::described)
-                .map_err(|have| Reason::DriverTooOld { have, need: "NVRTC 11.2".into() });
-        }
-    }
-    Err(Reason::RuntimeMissing {
-        library: "NVRTC (libnvrtc), which compiles the kernels,".into(),
-        tried: tried(&NAMES[..3], &folders),
-        fix: "install NVRTC (Debian and Ubuntu: libnvrtc12; Python: `pip install nvidia-cuda-nvrtc`) and add its folder \
-              to LD_LIBRARY_PATH, or set KERNELS_CACHE_DIR to a folder with kernels compiled for this GPU"
-            .into(),
-    })
+    let load = || {
+        let fix = "install NVRTC (Debian and Ubuntu: libnvrtc12; Python: `pip install nvidia-cuda-nvrtc`) and add its folder \
+                   to LD_LIBRARY_PATH, or set KERNELS_CACHE_DIR to a folder with kernels compiled for this GPU";
+        let api = Api::resolve(open("NVRTC (libnvrtc), which compiles the kernels,", &NAMES, fix)?);
+        let missing =
+            |name| Reason::DriverTooOld { have: format!("NVRTC without {name}"), need: "NVRTC 11.2".into() };
+        Ok(Nvrtc::described(api.map_err(missing)?))
+    };
+    LOADED.get_or_init(load).as_ref().map_err(Reason::clone)
 }
 
 /// What a compilation gave.
@@ -91,18 +63,18 @@ pub(crate) enum Target {
 }
 
 impl Nvrtc {
-    fn described(mut self) -> Nvrtc {
-        let mut count = 0;
+    fn described(api: Api) -> Nvrtc {
+        let (mut version, mut count) = ((0, 0), 0);
         // SAFETY: each call writes the integers given; the list has the length that NVRTC said.
-        unsafe {
-            (self.nvrtcVersion)(&mut self.version.0, &mut self.version.1);
-            (self.nvrtcGetNumSupportedArchs)(&mut count);
+        let mut archs: Vec<u32> = unsafe {
+            (api.nvrtcVersion)(&mut version.0, &mut version.1);
+            (api.nvrtcGetNumSupportedArchs)(&mut count);
             let mut archs = vec![0; count.max(0) as usize];
-            (self.nvrtcGetSupportedArchs)(archs.as_mut_ptr());
-            self.archs = archs.into_iter().map(|a| a as u32).collect();
-        }
-        self.archs.sort_unstable();
-        self
+            (api.nvrtcGetSupportedArchs)(archs.as_mut_ptr());
+            archs.into_iter().map(|a: c_int| a as u32).collect()
+        };
+        archs.sort_unstable();
+        Nvrtc { api, version, archs }
     }
 
     /// Compiles a source with its headers (name, text); gives the code, and the log.
@@ -129,7 +101,7 @@ impl Nvrtc {
         // SAFETY: every string lives until the program is destroyed; lists have the lengths given.
         unsafe {
             let count = headers.len() as c_int;
-            let created = (self.nvrtcCreateProgram)(
+            let created = (self.api.nvrtcCreateProgram)(
                 &mut program,
                 text.as_ptr(),
                 name.as_ptr(),
@@ -140,19 +112,22 @@ impl Nvrtc {
             if created != 0 {
                 return Err(format!("nvrtcCreateProgram answers {created}"));
             }
-            let compiled = (self.nvrtcCompileProgram)(program, flags.len() as c_int, flags.as_ptr());
-            let log = self.output(program, self.nvrtcGetProgramLogSize, self.nvrtcGetProgramLog, "the log");
+            let compiled = (self.api.nvrtcCompileProgram)(program, flags.len() as c_int, flags.as_ptr());
+            let log =
+                self.output(program, self.api.nvrtcGetProgramLogSize, self.api.nvrtcGetProgramLog, "the log");
             let log = log.map(|l| String::from_utf8_lossy(&l).trim_end_matches(['\0', '\n']).to_string());
             let log = log.unwrap_or_default();
             let image = match (compiled, target) {
                 (0, Target::Cubin(_)) => {
-                    self.output(program, self.nvrtcGetCUBINSize, self.nvrtcGetCUBIN, "a cubin")
+                    self.output(program, self.api.nvrtcGetCUBINSize, self.api.nvrtcGetCUBIN, "a cubin")
                 }
-                (0, Target::Ptx(_)) => self.output(program, self.nvrtcGetPTXSize, self.nvrtcGetPTX, "PTX"),
+                (0, Target::Ptx(_)) => {
+                    self.output(program, self.api.nvrtcGetPTXSize, self.api.nvrtcGetPTX, "PTX")
+                }
                 _ if log.is_empty() => Err(format!("nvrtcCompileProgram answers {compiled}")),
                 _ => Err(log.clone()),
             };
-            (self.nvrtcDestroyProgram)(&mut program);
+            (self.api.nvrtcDestroyProgram)(&mut program);
             image.map(|image| (image, log))
         }
     }

@@ -9,10 +9,10 @@ fn exactly_the_promised_backends_are_linked() {
     let mut crates = vec!["kernels-ops"];
     let mut off = vec![];
     for (feature, on, package, brings) in [
-        ("cpu", cfg!(feature = "cpu"), "kernels-cpu", Some("simd")),
-        ("candle", cfg!(feature = "candle"), "kernels-candle", Some("candle")),
-        ("cuda", cfg!(feature = "cuda"), "kernels-cuda", Some("nvrtc")),
-        ("rocm", cfg!(feature = "rocm"), "kernels-rocm", None),
+        ("cpu", cfg!(feature = "cpu"), "kernels-cpu", &["simd"][..]),
+        ("candle", cfg!(feature = "candle"), "kernels-candle", &["candle"][..]),
+        ("cuda", cfg!(feature = "cuda"), "kernels-cuda", &["nvrtc", "cublaslt"][..]),
+        ("rocm", cfg!(feature = "rocm"), "kernels-rocm", &[][..]),
     ] {
         if on {
             crates.push(package);

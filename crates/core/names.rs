@@ -31,6 +31,8 @@ impl Backend {
     pub const SIMD: Backend = Backend("simd");
     /// Kernels compiled by NVRTC for the device's architecture.
     pub const NVRTC: Backend = Backend("nvrtc");
+    /// NVIDIA's library of matrix products.
+    pub const CUBLASLT: Backend = Backend("cublaslt");
     /// Kernels compiled by hipRTC for the device's gfx name.
     pub const HIPRTC: Backend = Backend("hiprtc");
 }

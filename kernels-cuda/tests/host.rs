@@ -382,3 +382,41 @@ fn a_gpu_is_chosen_by_its_tensors_and_never_the_host() {
         assert!(matches!(error, Error::Select(SelectError::PinnedUnusable { .. })), "{error}");
     }
 }
+
+#[test]
+fn a_product_goes_to_cublaslt_where_it_is() {
+    use kernels_ops::gemm::linear;
+    let product = || {
+        let (x, w) = (on_device(&[1.0, 2.0, 3.0, 4.0], &[2, 2]), on_device(&[1.0, 0.0, 1.0, 1.0], &[2, 2]));
+        let recorder = kernels_core::Recorder::start();
+        let y = linear(&x, &w, None).unwrap().to_vec::<f32>().unwrap();
+        assert_eq!(y, [1.0, 3.0, 3.0, 7.0]);
+        recorder.records()[0].kernel.clone()
+    };
+    let name = "a_product_goes_to_cublaslt_where_it_is";
+    let missing = std::env::var_os("WITHOUT").is_some();
+    if std::env::var_os("STANDIN_INSIDE").is_some() {
+        let kernel = product();
+        assert!(kernel.starts_with(if missing { "nvrtc-" } else { "cublaslt-" }), "{kernel}");
+        let decision = kernels_core::Registry::linked()
+            .unwrap()
+            .explain("gemm.linear", device().platform(), None, None)
+            .unwrap();
+        assert_eq!(decision.to_string().contains("libcublasLt.so.12"), missing, "{decision}");
+        return;
+    }
+    StandIn::new().test(name);
+    StandIn::new().without_cublaslt().variable("WITHOUT", 1).test(name);
+}
+
+#[test]
+fn a_product_that_cublaslt_refuses() {
+    if StandIn::new().set("FAIL", "cublasLtMatmul:1:1").test("a_product_that_cublaslt_refuses") {
+        let x = on_device(&[1.0; 4], &[2, 2]);
+        let text = kernels_ops::gemm::linear(&x, &x, None).unwrap_err().to_string();
+        assert!(
+            text.contains("cublaslt of gemm.linear") && text.contains("CUBLAS_STATUS_INTERNAL_ERROR"),
+            "{text}"
+        );
+    }
+}

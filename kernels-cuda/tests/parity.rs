@@ -32,6 +32,17 @@ fn every_kernel_agrees_with_the_reference() {
 }
 
 #[test]
+fn products_by_cublaslt() {
+    if StandIn::new().test("products_by_cublaslt") {
+        let report =
+            parity(&Filter { backend: Some(Backend::CUBLASLT), ..Filter::default() }, |_, _, _| {}).unwrap();
+        report.verdict(&[Backend::CUBLASLT]).unwrap_or_else(|e| panic!("{e}"));
+        let cases: usize = report.kernels.iter().map(|k| k.cases).sum();
+        assert!(report.kernels.len() == 2 && cases >= 20, "{cases} cases");
+    }
+}
+
+#[test]
 fn whatever_the_schedule() {
     // The seed turns the order of warps, of lanes and of blocks.
     for seed in [3, 77, 12345] {

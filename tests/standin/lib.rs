@@ -1,4 +1,4 @@
-//! A GPU that is not there, for tests: one shared library that stands in for libcuda and NVRTC. "Compiling" runs the host's
+//! A GPU that is not there, for tests: one shared library that stands in for libcuda, NVRTC and cuBLASLt. "Compiling" runs the host's
 //! C++ compiler over the very source that the program hands to NVRTC, "launching" runs it in a SIMT emulation (see
 //! `emulator/`). It is built when it is first asked for, by `g++`.
 //!
@@ -16,6 +16,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("device.h", include_str!("emulator/device.h")),
     ("device.cpp", include_str!("emulator/device.cpp")),
     ("cuda.cpp", include_str!("emulator/cuda.cpp")),
+    ("cublaslt.cpp", include_str!("emulator/cublaslt.cpp")),
 ];
 const INSIDE: &str = "STANDIN_INSIDE";
 const SANITIZER: &str = "-fsanitize=address -fno-omit-frame-pointer";
@@ -26,6 +27,7 @@ pub struct StandIn {
     settings: Vec<(String, String)>,
     nvrtc: Nvrtc,
     driver: bool,
+    cublaslt: bool,
     sanitized: bool,
     cache: Option<PathBuf>,
 }
@@ -46,7 +48,14 @@ impl Default for StandIn {
 impl StandIn {
     /// One device of compute capability 8.0, with a compiler, and a cache of compiled kernels that runs share.
     pub fn new() -> StandIn {
-        StandIn { settings: Vec::new(), nvrtc: Nvrtc::StandIn, driver: true, sanitized: false, cache: None }
+        StandIn {
+            settings: Vec::new(),
+            nvrtc: Nvrtc::StandIn,
+            driver: true,
+            cublaslt: true,
+            sanitized: false,
+            cache: None,
+        }
     }
 
     /// Sets one of the variables of `emulator/device.h`, without its prefix: `set("SEED", 7)`.
@@ -64,6 +73,12 @@ impl StandIn {
     /// No compiler on the machine.
     pub fn without_nvrtc(mut self) -> StandIn {
         self.nvrtc = Nvrtc::Missing;
+        self
+    }
+
+    /// No cuBLASLt on the machine.
+    pub fn without_cublaslt(mut self) -> StandIn {
+        self.cublaslt = false;
         self
     }
 
@@ -100,6 +115,9 @@ impl StandIn {
         let mut folders = Vec::new();
         if self.driver {
             folders.push(built.join("driver"));
+        }
+        if self.cublaslt {
+            folders.push(built.join("cublaslt"));
         }
         match &self.nvrtc {
             Nvrtc::StandIn => folders.push(built.join("nvrtc")),
@@ -178,10 +196,13 @@ fn build(sanitized: bool) -> PathBuf {
         compiler.args(SANITIZER.split(' '));
     }
     compiler.arg(format!("-DEMU_HEADERS=\"{}\"", headers.display()));
-    let output = compiler.args(["engine.cpp", "device.cpp", "cuda.cpp", "-o", "stand-in.so"]).output();
+    let output =
+        compiler.args(["engine.cpp", "device.cpp", "cuda.cpp", "cublaslt.cpp", "-o", "stand-in.so"]).output();
     let output = output.expect("the stand-in needs g++ (Debian: apt install g++)");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for (part, name) in [("driver", "libcuda.so.1"), ("nvrtc", "libnvrtc.so.12")] {
+    for (part, name) in
+        [("driver", "libcuda.so.1"), ("nvrtc", "libnvrtc.so.12"), ("cublaslt", "libcublasLt.so.12")]
+    {
         std::fs::create_dir(aside.path().join(part)).expect("a folder");
         // One file under both names, so that a process loads it once.
         std::fs::hard_link(aside.path().join("stand-in.so"), aside.path().join(part).join(name))
