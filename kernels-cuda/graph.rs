@@ -34,6 +34,8 @@ pub fn capture(device: Device, calls: impl FnOnce() -> Result<(), Error>) -> Res
     unsafe {
         sys::cuStreamBeginCapture_v2(stream, mode).result().map_err(|e| fail(words(e)))?;
         let outcome = calls();
+        // What kernels had as scratch memory is part of the record.
+        device.keep_workspaces();
         let ended = sys::cuStreamEndCapture(stream, &mut graph).result();
         outcome?;
         ended.map_err(|e| fail(words(e)))?;

@@ -1,4 +1,5 @@
-//! What the driver says of the devices. cudarc panics on a missing library: so that is probed first.
+//! What the driver says of the devices. cudarc panics on a missing library (or is linked to it, beside a
+//! candle that is): so that is looked for first.
 
 use crate::library;
 use crate::words::words;
@@ -10,14 +11,8 @@ const OLDEST_DRIVER: i32 = 12_000;
 
 /// Every device.
 pub(crate) fn probe() -> Result<Vec<Platform>, Reason> {
-    // SAFETY: opens the library and closes it again.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(Reason::RuntimeMissing {
-            library: "the NVIDIA driver (libcuda)".into(),
-            tried: library::tried(&["libcuda.so", "libcuda.so.1"], &[]),
-            fix: "install the NVIDIA driver; in a container, start it with GPU access (`--gpus all`)".into(),
-        });
-    }
+    let fix = "install the NVIDIA driver; in a container, start it with GPU access (`--gpus all`)";
+    library::open("the NVIDIA driver (libcuda)", &["libcuda.so", "libcuda.so.1", "nvcuda.dll"], fix)?;
     let none = |e| Reason::NoDevice { detail: words(e) };
     result::init().map_err(none)?;
     let mut version = 0;

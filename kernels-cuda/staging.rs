@@ -10,7 +10,9 @@ const PART: usize = 4 << 20;
 /// Two pinned parts, each with the event of its last copy.
 pub(crate) struct Staging {
     parts: [(*mut u8, sys::CUevent); 2],
-    next: usize,
+    /// The part in use, and how many bytes of it are.
+    now: usize,
+    used: usize,
 }
 
 // SAFETY: pinned memory and events may be used from any thread, one at a time.
@@ -33,7 +35,25 @@ impl Staging {
                 Ok((memory, event))
             }
         };
-        Ok(Staging { parts: [part()?, part()?], next: 0 })
+        Ok(Staging { parts: [part()?, part()?], now: 0, used: 0 })
+    }
+
+    /// Room for `bytes`, at most [`PART`], and the event to record behind its copy. Small copies share a part, so only
+    /// one that begins a part waits, for the copies of that part's last round.
+    ///
+    /// # Safety
+    /// The device's context is current.
+    unsafe fn room(&mut self, bytes: usize) -> Result<(*mut u8, sys::CUevent), result::DriverError> {
+        if self.used + bytes > PART {
+            (self.now, self.used) = (1 - self.now, 0);
+            // SAFETY: a live event.
+            unsafe { result::event::synchronize(self.parts[self.now].1)? };
+        }
+        let (part, event) = self.parts[self.now];
+        // SAFETY: inside the part.
+        let at = unsafe { part.add(self.used) };
+        self.used = (self.used + bytes).next_multiple_of(256);
+        Ok((at, event))
     }
 
     /// Queues a copy to the device; returns when `src` may be reused.
@@ -50,13 +70,11 @@ impl Staging {
         stream: sys::CUstream,
     ) -> Result<(), result::DriverError> {
         for (i, chunk) in src.chunks(PART).enumerate() {
-            let (part, event) = self.parts[self.next];
-            self.next = 1 - self.next;
-            // SAFETY: the part is free once its last copy is done, and large enough for the chunk.
+            // SAFETY: the room is free, and the chunk's size; the copy is inside `dst`.
             unsafe {
-                result::event::synchronize(event)?;
-                part.copy_from_nonoverlapping(chunk.as_ptr(), chunk.len());
-                let pinned = std::slice::from_raw_parts(part, chunk.len());
+                let (at, event) = self.room(chunk.len())?;
+                at.copy_from_nonoverlapping(chunk.as_ptr(), chunk.len());
+                let pinned = std::slice::from_raw_parts(at, chunk.len());
                 result::memcpy_htod_async(dst + (i * PART) as u64, pinned, stream)?;
                 result::event::record(event, stream)?;
             }
@@ -78,16 +96,14 @@ impl Staging {
         stream: sys::CUstream,
     ) -> Result<(), result::DriverError> {
         for (i, chunk) in dst.chunks_mut(PART).enumerate() {
-            let (part, event) = self.parts[self.next];
-            self.next = 1 - self.next;
-            // SAFETY: as in `upload`; the part is read after its copy is done.
+            // SAFETY: as in `upload`; the room is read after its copy is done.
             unsafe {
-                result::event::synchronize(event)?;
-                let pinned = std::slice::from_raw_parts_mut(part, chunk.len());
+                let (at, event) = self.room(chunk.len())?;
+                let pinned = std::slice::from_raw_parts_mut(at, chunk.len());
                 result::memcpy_dtoh_async(pinned, src + (i * PART) as u64, stream)?;
                 result::event::record(event, stream)?;
                 result::event::synchronize(event)?;
-                chunk.as_mut_ptr().copy_from_nonoverlapping(part, chunk.len());
+                chunk.as_mut_ptr().copy_from_nonoverlapping(at, chunk.len());
             }
         }
         Ok(())

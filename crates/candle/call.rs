@@ -3,9 +3,9 @@
 //! A tensor's memory is behind a lock. Each storage is locked once, in the order of their addresses (candle's
 //! own order), so that calls on several threads never wait for each other in a circle.
 
-use crate::dtype::{each_storage, ours, reserve};
+use crate::dtype::{each_storage, ours};
 use crate::error::{CandleError, at_edge};
-use candle_core::op::BackpropOp;
+use crate::memory::Fresh;
 use candle_core::{CpuStorage, InplaceOp1, Result, Storage, Tensor};
 use kernels_core::{DType, Device, Layout, View, ViewMut};
 use std::cell::RefCell;
@@ -23,17 +23,19 @@ pub(crate) enum Out<'t> {
 
 /// Where an argument's elements are, while its storage is locked.
 #[derive(Clone, Copy)]
-struct Raw {
-    ptr: *mut u8,
-    dtype: DType,
-    layout: Layout,
+pub(crate) struct Raw {
+    pub ptr: *mut u8,
+    pub dtype: DType,
+    pub layout: Layout,
+    pub device: Device,
 }
 
 impl Raw {
     fn of(
         op: &'static str,
         (name, tensor): In<'_>,
-        storage: &CpuStorage,
+        base: *mut u8,
+        device: Device,
         at: &candle_core::Layout,
     ) -> Result<Raw> {
         let fail = |error| Err(candle_core::Error::wrap(error));
@@ -45,22 +47,21 @@ impl Raw {
             let layout = format!("{:?} strides {:?}", at.dims(), at.stride());
             return fail(CandleError::NotContiguous { op, tensor: name, layout });
         };
-        let base = each_storage!(storage, v => v.as_ptr().cast::<u8>().cast_mut());
-        Ok(Raw { ptr: base.wrapping_add(at.start_offset() * dtype.block_bytes()), dtype, layout })
+        Ok(Raw { ptr: base.wrapping_add(at.start_offset() * dtype.block_bytes()), dtype, layout, device })
     }
 
     /// # Safety
     /// The storage is locked, for reads or writes, for as long as the view lives.
-    unsafe fn view<'a>(self) -> View<'a> {
+    pub unsafe fn view<'a>(self) -> View<'a> {
         // SAFETY: candle's layout lies inside its storage, whose elements are initialised and aligned.
-        unsafe { View::from_raw(self.ptr, self.dtype, self.layout, Device::cpu()) }
+        unsafe { View::from_raw(self.ptr, self.dtype, self.layout, self.device) }
     }
 
     /// # Safety
     /// The storage is locked for writes for as long as the view lives, and this is the only view of it.
-    unsafe fn view_mut<'a>(self) -> ViewMut<'a> {
+    pub unsafe fn view_mut<'a>(self) -> ViewMut<'a> {
         // SAFETY: as in `view`; the ops refuse outputs that overlap themselves.
-        unsafe { ViewMut::from_raw(self.ptr, self.dtype, self.layout, Device::cpu()) }
+        unsafe { ViewMut::from_raw(self.ptr, self.dtype, self.layout, self.device) }
     }
 }
 
@@ -84,6 +85,8 @@ fn entries<'t>(op: &'static str, reads: &[In<'t>], writes: &[In<'t>]) -> Result<
         }
         let key = match &*tensor.storage_and_layout().0 {
             storage @ Storage::Cpu(_) => std::ptr::from_ref(storage).addr(),
+            #[cfg(feature = "candle-cuda")]
+            storage @ Storage::Cuda(_) => std::ptr::from_ref(storage).addr(),
             _ => {
                 let location = format!("{:?}", tensor.device().location());
                 return Err(candle_core::Error::wrap(CandleError::Location { op, tensor: name, location }));
@@ -113,7 +116,8 @@ fn with_locks(
     run: &mut dyn FnMut(&[Raw], &[Raw]) -> Result<()>,
 ) -> Result<()> {
     let entries = entries(op, reads, writes)?;
-    let nowhere = Raw { ptr: std::ptr::null_mut(), dtype: DType::U8, layout: Layout::EMPTY };
+    let nowhere =
+        Raw { ptr: std::ptr::null_mut(), dtype: DType::U8, layout: Layout::EMPTY, device: Device::cpu() };
     let (mut read, mut written) = (vec![nowhere; reads.len()], vec![nowhere; writes.len()]);
     descend(op, &entries, (reads, writes), (&mut read, &mut written), run)
 }
@@ -129,24 +133,36 @@ fn descend(
     let Some((entry, rest)) = entries.split_first() else { return run(read, written) };
     match entry.places.as_slice() {
         [(true, at)] => {
-            let mut body = |storage: &mut CpuStorage, layout: &candle_core::Layout| {
-                written[*at] = Raw::of(op, entry.arg, storage, layout)?;
-                // The pointer of a write comes of a write.
-                let base = each_storage!(storage, v => v.as_mut_ptr().cast::<u8>());
-                written[*at].ptr =
-                    base.wrapping_add(layout.start_offset() * written[*at].dtype.block_bytes());
+            let mut body = |base: *mut u8, device: Device, layout: &candle_core::Layout| {
+                written[*at] = Raw::of(op, entry.arg, base, device, layout)?;
                 descend(op, rest, args, (&mut *read, &mut *written), &mut *run)
             };
             entry.arg.1.inplace_op1(&Hook { op, body: RefCell::new(&mut body) })
         }
         places => {
             let guard = entry.arg.1.storage_and_layout().0;
-            if let Storage::Cpu(storage) = &*guard {
-                for (_, at) in places {
-                    read[*at] = Raw::of(op, args.0[*at], storage, args.0[*at].1.layout())?;
+            let mut of = |base, device| {
+                places.iter().try_for_each(|(_, at)| {
+                    read[*at] = Raw::of(op, args.0[*at], base, device, args.0[*at].1.layout())?;
+                    Ok::<_, candle_core::Error>(())
+                })
+            };
+            match &*guard {
+                Storage::Cpu(storage) => {
+                    of(each_storage!(storage, v => v.as_ptr().cast::<u8>().cast_mut()), Device::cpu())?;
+                    descend(op, rest, args, (read, written), run)
                 }
+                #[cfg(feature = "candle-cuda")]
+                Storage::Cuda(storage) => {
+                    let (device, stream) =
+                        (crate::cuda::device(&storage.device)?, storage.device.cuda_stream());
+                    // Until the kernel is queued, so that candle knows of the read.
+                    let (base, _reading) = crate::cuda::read(storage, &stream);
+                    of(base, device)?;
+                    descend(op, rest, args, (read, written), run)
+                }
+                _ => descend(op, rest, args, (read, written), run),
             }
-            descend(op, rest, args, (read, written), run)
         }
     }
 }
@@ -154,7 +170,7 @@ fn descend(
 /// candle's way to a storage that is locked for writes.
 struct Hook<'b> {
     op: &'static str,
-    body: RefCell<&'b mut dyn FnMut(&mut CpuStorage, &candle_core::Layout) -> Result<()>>,
+    body: RefCell<&'b mut dyn FnMut(*mut u8, Device, &candle_core::Layout) -> Result<()>>,
 }
 
 impl InplaceOp1 for Hook<'_> {
@@ -163,40 +179,34 @@ impl InplaceOp1 for Hook<'_> {
     }
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &candle_core::Layout) -> Result<()> {
-        (self.body.borrow_mut())(storage, layout)
-    }
-}
-
-/// New memory for a result, and where it is.
-struct Fresh {
-    storage: CpuStorage,
-    raw: Raw,
-}
-
-impl Fresh {
-    fn new(op: &'static str, dtype: DType, shape: &[usize]) -> Result<Fresh> {
-        let fail = |bytes| candle_core::Error::wrap(CandleError::Memory { op, bytes });
-        let layout = Layout::contiguous(shape).ok_or_else(|| fail(usize::MAX))?;
-        let bytes = layout.elements() * dtype.block_bytes();
-        let mut storage = reserve(dtype, layout.elements()).ok_or_else(|| fail(bytes))?;
-        let ptr = each_storage!(&mut storage, v => v.as_mut_ptr().cast::<u8>());
-        Ok(Fresh { storage, raw: Raw { ptr, dtype, layout } })
+        let base = each_storage!(storage, v => v.as_mut_ptr().cast::<u8>());
+        (self.body.borrow_mut())(base, Device::cpu(), layout)
     }
 
-    /// # Safety
-    /// Every element was written.
-    unsafe fn into_tensor(mut self) -> Tensor {
-        let len = self.raw.layout.elements();
-        // SAFETY: the vector has room for them, and they are written.
-        each_storage!(&mut self.storage, v => unsafe { v.set_len(len) });
-        let storage = Storage::Cpu(self.storage);
-        Tensor::from_storage(storage, self.raw.layout.shape(), BackpropOp::none(), false)
+    #[cfg(feature = "candle-cuda")]
+    fn cuda_fwd(&self, storage: &mut candle_core::CudaStorage, layout: &candle_core::Layout) -> Result<()> {
+        let (device, stream) = (crate::cuda::device(&storage.device)?, storage.device.cuda_stream());
+        let (base, _writing) = crate::cuda::write(storage, &stream);
+        (self.body.borrow_mut())(base, device, layout)
     }
 }
 
 /// Calls `run` with views of `reads` and of new tensors for `outs`, and gives those.
 pub(crate) fn compute<const N: usize, const M: usize>(
     op: &'static str,
+    reads: [In<'_>; N],
+    outs: [Out<'_>; M],
+    run: impl FnOnce([View<'_>; N], [ViewMut<'_>; M]) -> kernels_core::Result<()>,
+) -> Result<[Tensor; M]> {
+    let copied = outs.iter().find_map(|o| if let Out::Copy(arg) = o { Some(arg.1) } else { None });
+    let like = reads.first().map(|arg| arg.1).or(copied);
+    compute_on(op, like.map_or(&candle_core::Device::Cpu, Tensor::device), reads, outs, run)
+}
+
+/// The same with new tensors on a device of the caller's choice, where no argument says it.
+pub(crate) fn compute_on<const N: usize, const M: usize>(
+    op: &'static str,
+    on: &candle_core::Device,
     reads: [In<'_>; N],
     outs: [Out<'_>; M],
     run: impl FnOnce([View<'_>; N], [ViewMut<'_>; M]) -> kernels_core::Result<()>,
@@ -208,10 +218,10 @@ pub(crate) fn compute<const N: usize, const M: usize>(
         let (mut fresh, mut copies) = (Vec::with_capacity(M), raws[N..].iter());
         for out in &outs {
             match (out, &mut copies) {
-                (Out::New(dtype, shape), _) => fresh.push(Fresh::new(op, *dtype, shape)?),
+                (Out::New(dtype, shape), _) => fresh.push(Fresh::new(op, on, *dtype, shape)?),
                 (Out::Copy(_), copies) => {
                     let Some(source) = copies.next() else { continue };
-                    let copy = Fresh::new(op, source.dtype, source.layout.shape())?;
+                    let copy = Fresh::new(op, on, source.dtype, source.layout.shape())?;
                     // SAFETY: the source is locked, and the memory is new and this view's own.
                     unsafe { kernels_ops::elementwise::copy_into(source.view(), copy.raw.view_mut()) }
                         .map_err(at_edge)?;

@@ -31,8 +31,10 @@ pub enum CandleError {
     },
     /// A tensor on a GPU.
     #[error(
-        "{op}: \"{tensor}\" is on {location}, and this crate was built for candle's CPU tensors\n  fix: move it \
-         with `.to_device(&Device::Cpu)`; nothing is moved implicitly"
+        "{op}: \"{tensor}\" is on {location}, and this binary was built for candle's tensors on {}\n  fix: move it with \
+         `.to_device(..)`{}; nothing is moved implicitly",
+        if cfg!(feature = "candle-cuda") { "CPU and CUDA" } else { "the CPU" },
+        if cfg!(feature = "candle-cuda") { "" } else { ", or enable the cargo feature \"candle-cuda\" for CUDA" }
     )]
     Location {
         /// The op.

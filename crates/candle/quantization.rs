@@ -1,6 +1,6 @@
 //! `quantization.*` over candle tensors, and candle's quantised tensors as views.
 
-use crate::call::{Out, compute, result_type};
+use crate::call::{Out, compute, compute_on, result_type};
 use crate::dtype::{blocks, signed_mut};
 use crate::error::CandleError;
 use candle_core::quantized::QTensor;
@@ -16,21 +16,30 @@ pub(crate) fn quantised<T>(
     run: impl FnOnce(View<'_>) -> Result<T>,
 ) -> Result<T> {
     let fail = |error| Err(candle_core::Error::wrap(error));
-    if !matches!(tensor.device(), candle_core::Device::Cpu) {
-        let location = format!("{:?}", tensor.device().location());
-        return fail(CandleError::Location { op, tensor: name, location });
-    }
+    let of_another_size =
+        || CandleError::Type { op, tensor: name, dtype: format!("{:?} of another size", tensor.dtype()) };
     let (Some(dtype), Some(layout)) = (blocks(tensor.dtype()), Layout::contiguous(tensor.shape().dims()))
     else {
         return fail(CandleError::Type { op, tensor: name, dtype: format!("{:?}", tensor.dtype()) });
     };
+    #[cfg(feature = "candle-cuda")]
+    if let candle_core::Device::Cuda(on) = &tensor.device() {
+        if tensor.storage_size_in_bytes() < layout.span_bytes(dtype) {
+            return fail(of_another_size());
+        }
+        let (device, stream) = (crate::cuda::device(on)?, on.cuda_stream());
+        // Until the kernel is queued, so that candle knows of the read.
+        let (ptr, _reading) = tensor.device_ptr_with_guard(&stream)?;
+        // SAFETY: the tensor is borrowed while `run` runs, its blocks are as many as the layout has, and aligned.
+        return run(unsafe { View::from_raw(ptr, dtype, layout, device) });
+    }
+    if !matches!(tensor.device(), candle_core::Device::Cpu) {
+        let location = format!("{:?}", tensor.device().location());
+        return fail(CandleError::Location { op, tensor: name, location });
+    }
     let bytes = tensor.data()?;
     if bytes.len() < layout.span_bytes(dtype) || bytes.as_ptr().addr() % dtype.align() != 0 {
-        return fail(CandleError::Type {
-            op,
-            tensor: name,
-            dtype: format!("{:?} of another size", tensor.dtype()),
-        });
+        return fail(of_another_size());
     }
     // SAFETY: the bytes are borrowed while `run` runs, as many as the layout has, and aligned.
     run(unsafe { View::from_raw(bytes.as_ptr(), dtype, layout, Device::cpu()) })
@@ -41,11 +50,11 @@ pub(crate) fn quantised<T>(
 /// # Errors
 /// A block format or type without kernels.
 pub fn dequantize_gguf(weight: &QTensor, dtype: DType) -> Result<Tensor> {
-    let op = DequantizeGguf::OP;
+    let (op, on) = (DequantizeGguf::OP, weight.device());
     quantised(op, "weight", weight, |weight| {
         let to = result_type(op, dtype)?;
         let run = |_: [View<'_>; 0], [out]: [ViewMut<'_>; 1]| DequantizeGguf { weight, out }.run();
-        let [y] = compute(op, [], [Out::New(to, weight.shape().to_vec())], run)?;
+        let [y] = compute_on(op, &on, [], [Out::New(to, weight.shape().to_vec())], run)?;
         Ok(y)
     })
 }

@@ -93,10 +93,15 @@ struct Scratch {
     ptr: *mut u8,
     bytes: usize,
     lent: bool,
+    /// Recorded work uses it: it outlives this value.
+    kept: bool,
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
         // SAFETY: allocated below by the same driver with this size.
         unsafe { self.device.driver().free(self.device.id().index, self.ptr, self.bytes) }
     }
@@ -104,6 +109,12 @@ impl Drop for Scratch {
 
 thread_local! {
     static SCRATCH: RefCell<Vec<Scratch>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Never frees the scratch memory that this thread has on `device`, because recorded work will use it again. It is used
+/// on; what outgrows it is new.
+pub(crate) fn keep_workspaces(device: Device) {
+    SCRATCH.with_borrow_mut(|all| all.iter_mut().filter(|s| s.device == device).for_each(|s| s.kept = true));
 }
 
 /// Runs `f` with `bytes` of scratch memory of this thread on `device`.
@@ -118,7 +129,7 @@ pub(crate) fn with_workspace<R>(
             Some(at) => at,
             None => {
                 let ptr = device.driver().alloc(device.id().index, 0, false)?;
-                all.push(Scratch { device, ptr, bytes: 0, lent: false });
+                all.push(Scratch { device, ptr, bytes: 0, lent: false, kept: false });
                 all.len() - 1
             }
         };
@@ -126,7 +137,7 @@ pub(crate) fn with_workspace<R>(
             let grown = bytes.checked_next_power_of_two();
             let bytes = grown.ok_or_else(|| "more scratch memory than an address can reach".to_string())?;
             let ptr = device.driver().alloc(device.id().index, bytes, false)?;
-            all[at] = Scratch { device, ptr, bytes, lent: false };
+            all[at] = Scratch { device, ptr, bytes, lent: false, kept: false };
         }
         all[at].lent = true;
         Ok::<_, DriverError>((at, (all[at].ptr, all[at].bytes)))

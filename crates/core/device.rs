@@ -201,6 +201,12 @@ impl Device {
         Ok(())
     }
 
+    /// Never frees the scratch memory that kernels had on this thread so far: for a driver that records work and replays
+    /// it.
+    pub fn keep_workspaces(&self) {
+        crate::ctx::keep_workspaces(*self);
+    }
+
     /// A small number of its own in this process; devices from [`Device::SLOTS`] on share that one.
     #[inline]
     pub fn slot(&self) -> u8 {

@@ -108,6 +108,15 @@ impl Jit {
         options: Options,
         key: u64,
     ) -> Result<usize, RunError> {
+        if usize::from(device.slot()) >= Device::SLOTS {
+            // These share a slot, and a function is of one device.
+            let source = format!("more than {} devices in one process", Device::SLOTS).into();
+            return Err(RunError::LoadFailed {
+                kernel: self.source.name.into(),
+                device: device.id(),
+                source,
+            });
+        }
         let mine = (std::ptr::from_ref(self).addr(), key);
         let mut busy = lock(&BUSY);
         while busy.contains(&mine) {

@@ -45,7 +45,7 @@ fn small_uploads_wait_for_nothing() {
     if StandIn::new().test("small_uploads_wait_for_nothing") {
         let mut tensors = Vec::new();
         let mut buffer = vec![0f32; 1000];
-        for i in 0..20 {
+        for i in 0..3000 {
             buffer.fill(i as f32);
             tensors.push(on_device(&buffer, &[1000]));
         }

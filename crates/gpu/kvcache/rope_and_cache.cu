@@ -3,7 +3,7 @@
 typedef pk_type<PK_T>::type T;
 typedef pk_type<PK_C>::type C;
 
-PK_KERNEL(rope_and_cache, 128, pk_call call, const void* positions, int positions_type, T* q, i64 q_token, i64 q_head, T* k, i64 k_token, i64 k_head, const T* v, i64 v_token, i64 v_head, const float* PK_RESTRICT cos_sin, i64 cos_stride, i64 limit, C* k_cache, i64 kc_block, i64 kc_token, i64 kc_head, C* v_cache, i64 vc_block, i64 vc_token, i64 vc_head, const void* slots, int slots_type, i64 blocks, i64 block_size, i64 tokens, i64 q_heads, i64 k_heads, i64 dim, i64 half, int neox, float k_scale, float v_scale) {
+PK_KERNEL_OF(rope_and_cache, 128, 4, pk_call call, const void* positions, int positions_type, T* q, i64 q_token, i64 q_head, T* k, i64 k_token, i64 k_head, const T* v, i64 v_token, i64 v_head, const float* PK_RESTRICT cos_sin, i64 cos_stride, i64 limit, C* k_cache, i64 kc_block, i64 kc_token, i64 kc_head, C* v_cache, i64 vc_block, i64 vc_token, i64 vc_head, const void* slots, int slots_type, i64 blocks, i64 block_size, i64 tokens, i64 q_heads, i64 k_heads, i64 dim, i64 half, int neox, float k_scale, float v_scale) {
     PK_ENTER(call);
     const i64 head = (i64)blockIdx.y * (blockDim.x / PK_WARP) + threadIdx.x / PK_WARP;
     if (head >= q_heads + 2 * k_heads) return;
