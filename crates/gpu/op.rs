@@ -10,7 +10,7 @@ macro_rules! gpu_op {
         $crate::op::gpu_op!(@with $ctx, $run for $op |$gpu, $a| $body);
     };
     (@with $ctx:ident, $run:ident for $op:ident |$gpu:ident, $a:ident| $body:block) => {
-        #[doc = concat!("Queues [`", stringify!($op), "`].")]
+        #[doc = concat!("Queues `", stringify!($op), "`.")]
         ///
         /// # Safety
         /// Checked arguments on a device of `R`.

@@ -1,4 +1,4 @@
-//! `layernorm.*` on GPUs; `qk_norm_rope` is [`rope`](crate::embeddings::rope) with a norm in front.
+//! `layernorm.*` on GPUs; `qk_norm_rope` is `rope` with a norm in front.
 
 pub mod fused_add;
 #[allow(clippy::module_inception)]
