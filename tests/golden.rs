@@ -1,7 +1,7 @@
 //! Every op against values from PyTorch and the `gguf` package (tests/golden, made by scripts/golden/make),
 //! on every linked CPU backend.
 
-use kernel_registry::{Backend, DType, Device, Op, Tensor, View};
+use kernel_registry::{Backend, DType, Device, DeviceKind, Op, Tensor, View};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -87,7 +87,8 @@ fn cases(op: &str) -> Vec<Case> {
 /// The linked CPU backends that have a kernel of this op.
 fn backends(op: &str) -> Vec<Backend> {
     let kernels = kernel_registry::Registry::linked().unwrap().specs();
-    let mut all: Vec<_> = kernels.filter(|s| s.op == op).map(|s| s.backend).collect();
+    let mut all: Vec<_> =
+        kernels.filter(|s| s.op == op && s.kinds().contains(&DeviceKind::CPU)).map(|s| s.backend).collect();
     all.sort();
     all.dedup();
     assert!(all.contains(&Backend::REFERENCE), "{op}");

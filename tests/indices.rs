@@ -4,7 +4,7 @@ use kernel_registry::ops::attention::{Decode, Prefill};
 use kernel_registry::ops::embeddings::{Embedding, Rope, cos_sin_cache};
 use kernel_registry::ops::kvcache::ReshapeAndCache;
 use kernel_registry::ops::sampling::{Draw, Penalties, TopKRenorm, sample_into};
-use kernel_registry::{Backend, CallError, DType, Device, Error, Op, Registry, Result, Tensor};
+use kernel_registry::{Backend, CallError, DType, Device, DeviceKind, Error, Op, Registry, Result, Tensor};
 
 fn zeros(shape: &[usize]) -> Tensor {
     Tensor::zeros(DType::F32, shape, Device::cpu()).unwrap()
@@ -21,10 +21,10 @@ fn out_of_range(result: Result<()>, value: &str) {
     }
 }
 
-/// Each linked backend that has a kernel of the op.
+/// Each linked CPU backend that has a kernel of the op.
 fn each_backend<O: Op>(check: impl Fn(Backend)) {
-    let mut backends: Vec<_> =
-        Registry::linked().unwrap().specs().filter(|s| s.op == O::NAME).map(|s| s.backend).collect();
+    let here = |s: &&kernel_registry::KernelSpec| s.op == O::NAME && s.kinds().contains(&DeviceKind::CPU);
+    let mut backends: Vec<_> = Registry::linked().unwrap().specs().filter(here).map(|s| s.backend).collect();
     backends.sort();
     backends.dedup();
     backends.into_iter().for_each(check);

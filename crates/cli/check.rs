@@ -2,8 +2,8 @@
 
 use crate::which::Which;
 use crate::{Failure, Outcome, output};
-use kernels_core::{Backend, Registry};
-use kernels_harness::parity;
+use kernels_core::{Backend, DeviceId, Registry};
+use kernels_harness::{Report, parity};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -43,15 +43,33 @@ pub fn run(args: &Args) -> Outcome {
             report.unusable.len()
         ))?;
     }
-    if let (Some(device), true) = (filter.device, report.kernels.is_empty()) {
-        let registry = Registry::linked()?;
-        let for_it = |id: &str| registry.specs().any(|s| s.id() == id && s.kinds().contains(&device.kind));
-        let why = report.unusable.iter().find(|(id, _)| for_it(id));
-        let why = why.map_or("no kernel is for it".into(), |(id, why)| format!("{id}: {why}"));
-        return Err(Failure::Error(format!("no kernel ran on {device} ({why})")));
+    if let Some(device) = filter.device {
+        all_ops_ran(device, &report)?;
     }
     verdict.map_err(|text| {
         eprintln!("{text}");
         Failure::Verdict
     })
+}
+
+/// On a device that was asked for, every op that has kernels for it must have run with one.
+fn all_ops_ran(device: DeviceId, report: &Report) -> Outcome {
+    let specs: Vec<_> = Registry::linked()?.specs().filter(|s| s.kinds().contains(&device.kind)).collect();
+    let idle = |id: &str| {
+        let spec = specs.iter().find(|s| s.id() == id);
+        spec.filter(|s| !report.kernels.iter().any(|k| k.op == s.op)).map(|s| s.op)
+    };
+    let mut missing: Vec<_> =
+        report.unusable.iter().filter_map(|(id, why)| idle(id).map(|op| (op, why))).collect();
+    missing.dedup_by_key(|m| m.0);
+    match missing.first() {
+        None if report.kernels.is_empty() => {
+            Err(Failure::Error(format!("no kernel ran on {device}: none that was asked for is for it")))
+        }
+        None => Ok(()),
+        Some((op, why)) => Err(Failure::Error(format!(
+            "{} ops ran with no kernel on {device}, the first is {op}: {why}",
+            missing.len()
+        ))),
+    }
 }
