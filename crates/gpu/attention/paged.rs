@@ -101,8 +101,7 @@ gpu_op! { decode for Decode |gpu, a, ctx| {
     gpu.launch(&COMBINE, [code(a.q.dtype()), 0, 0, 0], Grid::of((batch * heads).div_ceil(warps), 128), &params)
 } }
 
-/// Pairs of a row and a head in one block of `prefill.cu`, and of `prefill_mma.cu`.
-const PAIRS: usize = 16;
+/// Pairs of a row and a head in one block of `prefill_mma.cu`.
 const MMA_PAIRS: usize = 64;
 /// The largest head_dim whose queries `prefill_mma.cu` keeps in registers, with turns of 32 tokens; beyond, the queries take
 /// shared memory, and turns are of 16.
@@ -125,8 +124,14 @@ gpu_op! { prefill for Prefill |gpu, a| {
     let room = a.block_table.dim(1).saturating_mul(a.key_cache.dim(1));
     // Where sequences end is on the device: one block more for each covers every cut.
     let (mma, dim) = (fits_mma(&gpu, a), a.q.dim(2));
-    let blocks = (rows * (heads / kv_heads)).div_ceil(if mma { MMA_PAIRS } else { PAIRS }) + batch;
-    let grid = Grid::of(blocks, 128).by(kv_heads, 1).ok_or_else(|| too_large(&gpu, "heads"))?;
+    // In `prefill.cu` eight threads a pair, and as many pairs as shared memory has room for.
+    let (pairs, threads) = match (mma, dim) {
+        (true, _) => (MMA_PAIRS, 128),
+        (false, ..=256) => (16, 128),
+        (false, _) => (8, 64),
+    };
+    let blocks = (rows * (heads / kv_heads)).div_ceil(pairs) + batch;
+    let grid = Grid::of(blocks, threads).by(kv_heads, 1).ok_or_else(|| too_large(&gpu, "heads"))?;
     let scores = Options(
         [a.sm_scale * a.k_scale, a.logit_cap, a.v_scale],
         [window(a.window), a.is_causal.into()],

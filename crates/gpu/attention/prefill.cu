@@ -5,7 +5,7 @@
 #include "spans.h"
 typedef pk_type<PK_T>::type T;
 typedef pk_type<PK_C>::type C;
-enum { DIM = PK_DIM, THREADS = 128, ROWS = 16, EIGHT = 8, TOKENS = DIM <= 128 ? 32 : DIM <= 256 ? 16 : 8, LINE = (DIM + 7) / 8 * 8 + 1, OWN = (DIM + 7) / 8 };
+enum { DIM = PK_DIM, ROWS = DIM <= 256 ? 16 : 8, EIGHT = 8, THREADS = ROWS * EIGHT, TOKENS = DIM <= 128 ? 32 : DIM <= 256 ? 16 : 8, LINE = (DIM + 7) / 8 * 8 + 1, OWN = (DIM + 7) / 8 };
 
 PK_KERNEL(prefill, 128, pk_call call, const T* PK_RESTRICT q, i64 q_token, i64 q_head, const C* PK_RESTRICT keys, pk_cache kc, const C* PK_RESTRICT values, pk_cache vc, const void* table, int table_type, i64 table_stride, const void* lens, int lens_type, const void* offsets, int offsets_type, const u8* mask, const void* mask_offsets, int mask_type, i64 mask_length, const float* sinks, T* PK_RESTRICT out, i64 out_token, i64 out_head, float* PK_RESTRICT lse, i64 lse_token, i64 blocks, i64 block_size, i64 room, i64 rows, i64 batch, i64 heads, i64 kv_heads, pk_options options) {
     PK_ENTER(call);

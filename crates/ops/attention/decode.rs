@@ -171,6 +171,9 @@ impl Contract for Decode<'static> {
                 cases.push(case(dtype, cache, &[70], 3, 3, 33, 32, 1.0));
                 cases.push(case(dtype, cache, &[300, 5], 8, 1, 128, 64, 4.0));
                 cases.push(case(dtype, cache, &[], 2, 1, 64, 16, 1.0));
+                if dtype == cache {
+                    cases.push(case(dtype, cache, &[70, 3], 10, 1, 512, 8, 1.0));
+                }
                 // A NaN query head, a NaN key and a NaN value: each makes what reads it NaN, and nothing else.
                 for tensor in 0..if DTypeSet::FLOAT.contains(cache) { 3 } else { 1 } {
                     let mut with_nan = case(dtype, cache, &[20, 9], 4, 2, 24, 8, 1.0);

@@ -174,6 +174,9 @@ impl Contract for Prefill<'static> {
                 cases.push(case(dtype, cache, &[(40, 40), (2, 1)], 8, 1, 128, 16, true));
                 cases.push(case(dtype, cache, &[(4, 30), (2, 0)], 4, 2, 64, 16, false));
                 cases.push(case(dtype, cache, &[(20, 100)], 4, 1, 256, 16, true));
+                if dtype == cache {
+                    cases.push(case(dtype, cache, &[(5, 12)], 2, 1, 512, 8, true));
+                }
                 for (cap, window, sinks) in
                     [(3.0, 0, false), (0.0, 5, false), (0.0, 0, true), (8.0, 40, true)]
                 {
