@@ -102,10 +102,12 @@ fn what_is_missing_is_said_and_nothing_panics() {
     assert!(text.contains("NVRTC") && text.contains("pip install nvidia-cuda-nvrtc"), "{text}");
     assert!(fails(&no_compiler, &check).contains("NVRTC"));
     // On the CPU's side, each CUDA kernel says which library was looked for.
-    let explain = kernels(&StandIn::new().without_driver(), &["explain", "gemm.linear_gguf"]);
+    let nothing = StandIn::new().without_driver().without_nvrtc().cache(cache.path());
+    let explain = kernels(&nothing, &["explain", "gemm.linear_gguf"]);
     let text = String::from_utf8(explain.stdout).unwrap();
     let line = text.lines().find(|l| l.contains("nvrtc-")).unwrap();
     assert!(line.contains("runs on cuda, not on cpu") && line.contains("tried libcuda.so"), "{line}");
+    assert!(line.contains("libnvrtc.so.13"), "{line}");
 }
 
 /// The binary itself asks the loader for none of NVIDIA's libraries.

@@ -48,6 +48,9 @@ pub(crate) fn reasons_against(
             go_on = sink(reason);
             if go_on && let Err(reason) = crate::Device::of_driver(spec.manifest.driver) {
                 go_on = sink(reason.clone());
+                if go_on && let Some(Err(reason)) = spec.ready.map(|ready| ready(platform)) {
+                    go_on = sink(reason);
+                }
             }
         }
         Ok(()) if !platform.is_described() => {

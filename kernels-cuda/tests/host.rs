@@ -49,7 +49,8 @@ fn small_uploads_wait_for_nothing() {
             buffer.fill(i as f32);
             tensors.push(on_device(&buffer, &[1000]));
         }
-        for (i, t) in tensors.iter().enumerate() {
+        // Both parts of the staging memory were filled several times over.
+        for (i, t) in tensors.iter().enumerate().step_by(199) {
             assert_eq!(t.to_vec::<f32>().unwrap(), vec![i as f32; 1000]);
         }
     }
