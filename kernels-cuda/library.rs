@@ -69,7 +69,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// Names and places that were tried, for a `RuntimeMissing`.
-pub(crate) fn tried(names: &[&str], folders: &[PathBuf]) -> Vec<String> {
+fn tried(names: &[&str], folders: &[PathBuf]) -> Vec<String> {
     let mut all: Vec<String> = names.iter().map(|n| n.to_string()).collect();
     match std::env::var("LD_LIBRARY_PATH") {
         Ok(path) if !path.is_empty() => all.push(format!("in LD_LIBRARY_PATH={path}")),

@@ -6,6 +6,7 @@ use candle_core::cuda_backend::cudarc::driver::{CudaSlice, DevicePtr, DevicePtrM
 use candle_core::cuda_backend::{CudaStorageSlice, WrapErr};
 use candle_core::{CudaDevice, CudaStorage, Result};
 use kernels_core::{DType, Device, Registry, Stream};
+use std::sync::OnceLock;
 
 /// Calls `$body` with `$slice` as the slice inside a storage.
 macro_rules! each_slice {
@@ -35,9 +36,7 @@ const LEGACY: usize = 1;
 /// Our device for candle's, with candle's stream as its current one.
 pub(crate) fn device(of: &CudaDevice) -> Result<Device> {
     let stream = of.cuda_stream();
-    let device = Registry::linked()
-        .and_then(|r| r.device(&format!("cuda:{}", stream.context().ordinal())))
-        .map_err(at_edge)?;
+    let device = ours(stream.context().ordinal())?;
     let handle = match stream.cu_stream().expose_provenance() {
         0 => LEGACY,
         handle => handle,
@@ -47,6 +46,16 @@ pub(crate) fn device(of: &CudaDevice) -> Result<Device> {
         unsafe { device.set_stream(Stream(handle)) }.map_err(at_edge)?;
     }
     Ok(device)
+}
+
+/// Our device of candle's number, looked for once: this is on the way of every argument.
+fn ours(ordinal: usize) -> Result<Device> {
+    static KNOWN: [OnceLock<Device>; 64] = [const { OnceLock::new() }; 64];
+    if let Some(device) = KNOWN.get(ordinal).and_then(OnceLock::get) {
+        return Ok(*device);
+    }
+    let device = Registry::linked().and_then(|r| r.device(&format!("cuda:{ordinal}"))).map_err(at_edge)?;
+    Ok(KNOWN.get(ordinal).map_or(device, |known| *known.get_or_init(|| device)))
 }
 
 /// Where elements are, with what keeps candle's account of who reads them until it is dropped.

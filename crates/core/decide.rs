@@ -42,19 +42,20 @@ pub(crate) fn reasons_against(
         worst
     };
     let mut go_on = true;
+    let not_ready = || spec.ready.and_then(|ready| ready(platform).err());
     match device {
         // Whoever wants all reasons also wants to know what keeps the kernel's own device away.
         Err(reason) => {
             go_on = sink(reason);
             if go_on && let Err(reason) = crate::Device::of_driver(spec.manifest.driver) {
                 go_on = sink(reason.clone());
-                if go_on && let Some(Err(reason)) = spec.ready.map(|ready| ready(platform)) {
+                if go_on && let Some(reason) = not_ready() {
                     go_on = sink(reason);
                 }
             }
         }
         Ok(()) if !platform.is_described() => {
-            if let Some(Err(reason)) = spec.ready.map(|ready| ready(platform)) {
+            if let Some(reason) = not_ready() {
                 go_on = sink(reason);
             }
         }

@@ -2,7 +2,6 @@
 
 use crate::jit::Jit;
 use crate::program::Options;
-use crate::report::op_number;
 use crate::runtime::Runtime;
 use crate::warm;
 use kernels_core::{Ctx, RunError, View, ViewMut};
@@ -121,23 +120,21 @@ macro_rules! params {
 pub struct Gpu<'c, R> {
     ctx: &'c Ctx,
     op: &'static str,
+    number: u32,
     runtime: PhantomData<fn() -> R>,
 }
 
 /// `pk_call` of `pk.h`.
-struct Call(u64, u32);
-
-impl Param for Call {
-    fn put(&self, params: &mut Params) {
-        params.word(self.0);
-        params.word(self.1.into());
-    }
+#[repr(C)]
+struct Call {
+    report: u64,
+    op: u32,
 }
 
 impl<'c, R: Runtime> Gpu<'c, R> {
-    /// A call of `op`.
-    pub fn new(ctx: &'c Ctx, op: &'static str) -> Self {
-        Gpu { ctx, op, runtime: PhantomData }
+    /// A call of `op`, whose number (`op_number(op)`) is a constant of the caller's.
+    pub fn new(ctx: &'c Ctx, op: &'static str, number: u32) -> Self {
+        Gpu { ctx, op, number, runtime: PhantomData }
     }
 
     /// The op.
@@ -148,6 +145,11 @@ impl<'c, R: Runtime> Gpu<'c, R> {
     /// Its context.
     pub fn ctx(&self) -> &'c Ctx {
         self.ctx
+    }
+
+    /// Warps in a block of so many threads on this device.
+    pub fn warps(&self, threads: u32) -> usize {
+        (threads / self.ctx.device.platform().warp_width) as usize
     }
 
     /// Queues the kernel that `jit` makes for `options`, compiling it where that was not done before.
@@ -171,10 +173,9 @@ impl<'c, R: Runtime> Gpu<'c, R> {
         }
         let failed = |detail| RunError::LaunchFailed { kernel: self.op.into(), device: device.id(), detail };
         let function = jit.function::<R>(device, options)?;
-        let mut first = Params::new();
-        first.push(&Call(R::report(device).map_err(failed)?, op_number(self.op)));
+        let call = Call { report: R::report(device).map_err(failed)?, op: self.number };
         let mut pointers = [std::ptr::null_mut::<c_void>(); Params::MOST + 1];
-        pointers[0] = first.words.as_ptr().cast_mut().cast();
+        pointers[0] = (&raw const call).cast_mut().cast();
         for i in 0..params.len {
             pointers[i + 1] = params.words[params.starts[i] as usize..].as_ptr().cast_mut().cast();
         }

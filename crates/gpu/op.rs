@@ -21,7 +21,7 @@ macro_rules! gpu_op {
             $ctx: &kernels_core::Ctx,
             $a: &$op<'_>,
         ) -> Result<(), kernels_core::RunError> {
-            let $gpu = $crate::Gpu::<R>::new($ctx, $op::OP);
+            let $gpu = $crate::Gpu::<R>::new($ctx, $op::OP, const { $crate::op_number($op::OP) });
             // SAFETY: the parameters are what the kernel takes, of checked arguments.
             unsafe { $body }
         }

@@ -1,7 +1,7 @@
 //! How many threads a row is worth.
 
 use crate::{Gpu, Grid, Runtime};
-use kernels_core::{DType, RunError};
+use kernels_core::{DType, RunError, View};
 
 /// Threads of a block that works on one row of `cols` elements, 16 bytes a thread and turn: a power of two from one
 /// wavefront to `most`.
@@ -13,6 +13,11 @@ pub(crate) fn threads_for(cols: usize, dtype: DType, most: u32) -> u32 {
 /// The number of a type in kernel sources.
 pub(crate) fn code(dtype: DType) -> u16 {
     dtype as u16
+}
+
+/// The same of an index tensor, as kernels take it beside its pointer.
+pub(crate) fn index_type(view: &View<'_>) -> i32 {
+    code(view.dtype()).into()
 }
 
 /// The error of a call that no grid can hold.

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Wanted {
     program: Program,
     device: Device,
-    key: (usize, Options),
     load: fn(&'static Jit, Device, Options) -> Result<usize, RunError>,
     jit: &'static Jit,
 }
@@ -36,11 +35,11 @@ pub(crate) fn collecting() -> bool {
 
 #[cold]
 pub(crate) fn want<R: Runtime>(jit: &'static Jit, options: Options, device: Device) {
-    let key = (std::ptr::from_ref(jit).addr(), options);
+    let same = |w: &Wanted| std::ptr::eq(w.jit, jit) && w.program.options == options && w.device == device;
     WANTED.with_borrow_mut(|all| {
-        if !jit.has(device, options) && !all.iter().any(|w| w.key == key && w.device == device) {
+        if !jit.has(device, options) && !all.iter().any(same) {
             let load = |jit: &'static Jit, device, options| jit.function::<R>(device, options);
-            all.push(Wanted { program: jit.program(options), device, key, load, jit });
+            all.push(Wanted { program: jit.program(options), device, load, jit });
         }
     });
 }
@@ -79,7 +78,7 @@ pub fn load(
         for _ in 0..threads.clamp(1, wanted.len().max(1)) {
             scope.spawn(|| {
                 while let Some(w) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match (w.load)(w.jit, w.device, w.key.1) {
+                    match (w.load)(w.jit, w.device, w.program.options) {
                         Ok(_) => {
                             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                             progress(done, wanted.len(), &w.program.to_string());

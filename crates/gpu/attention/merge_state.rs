@@ -11,7 +11,7 @@ pub static SOURCES: &[&Jit] = &[&MERGE_STATE];
 
 gpu_op! { merge_state for MergeState |gpu, a, ctx| {
     let (rows, heads, dim) = (a.out.dim(0), a.out.dim(1), a.out.dim(2));
-    let warps = (128 / ctx.device.platform().warp_width) as usize;
+    let warps = gpu.warps(128);
     let params = params![
         a.out_a, a.out_a.stride(0), a.out_a.stride(1), a.lse_a, a.lse_a.stride(0),
         a.out_b, a.out_b.stride(0), a.out_b.stride(1), a.lse_b, a.lse_b.stride(0),

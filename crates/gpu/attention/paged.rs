@@ -2,7 +2,7 @@
 
 use crate::gemm::product::has_tensor_cores;
 use crate::op::gpu_op;
-use crate::shape::{code, too_large};
+use crate::shape::{code, index_type, too_large};
 use crate::{Gpu, Grid, Jit, Params, Runtime, params};
 use kernels_core::{DType, Key, Reason, View};
 use kernels_ops::attention::{Decode, Prefill};
@@ -59,7 +59,7 @@ const LEAST_PART: usize = 256;
 /// Into how many parts each sequence is cut: about two blocks for each multiprocessor. The lengths are on the device, so
 /// this goes by what the block table has room for.
 fn splits(a: &Decode<'_>) -> usize {
-    let room = a.block_table.dim(1).saturating_mul(a.key_cache.dim(1));
+    let room = a.tensors().room();
     let blocks = (a.q.dim(0) * a.key_cache.dim(2) * packs(a).1).max(1);
     let wanted = (2 * a.q.device().platform().cores as usize).div_ceil(blocks);
     wanted.min(room.div_ceil(LEAST_PART)).clamp(1, 128)
@@ -78,7 +78,7 @@ fn window(window: usize) -> i32 {
 gpu_op! { decode for Decode |gpu, a, ctx| {
     let ((at_once, packs), splits) = (packs(a), splits(a));
     let (batch, heads, dim) = (a.q.dim(0), a.q.dim(1), a.q.dim(2));
-    let room = a.block_table.dim(1).saturating_mul(a.key_cache.dim(1));
+    let room = a.tensors().room();
     let grid = Grid::of(splits, 128).by(a.key_cache.dim(2) * packs, batch);
     let grid = grid.ok_or_else(|| too_large(&gpu, "sequences or heads"))?;
     let options = [code(a.q.dtype()), code(a.key_cache.dtype()), dim as u16, at_once as u16];
@@ -87,12 +87,12 @@ gpu_op! { decode for Decode |gpu, a, ctx| {
     let params = params![
         a.q, a.q.stride(0), a.q.stride(1),
         a.key_cache, cache(&a.key_cache), a.value_cache, cache(&a.value_cache),
-        a.block_table, i32::from(a.block_table.dtype() as u8), a.block_table.stride(0),
-        a.seq_lens, i32::from(a.seq_lens.dtype() as u8),
+        a.block_table, index_type(&a.block_table), a.block_table.stride(0),
+        a.seq_lens, index_type(&a.seq_lens),
         a.key_cache.dim(0), a.key_cache.dim(1), room, heads, a.key_cache.dim(2), scores, parts
     ];
     gpu.launch(&DECODE, options, grid, &params)?;
-    let warps = (128 / ctx.device.platform().warp_width) as usize;
+    let warps = gpu.warps(128);
     let lse_stride = a.lse.as_ref().map_or(0, |l| l.stride(0));
     let params = params![
         parts, splits, a.sinks, a.out, a.out.stride(0), a.out.stride(1), a.lse, lse_stride,
@@ -121,7 +121,7 @@ fn fits_mma<R: Runtime>(gpu: &Gpu<'_, R>, a: &Prefill<'_>) -> bool {
 
 gpu_op! { prefill for Prefill |gpu, a| {
     let (rows, heads, kv_heads, batch) = (a.q.dim(0), a.q.dim(1), a.key_cache.dim(2), a.seq_lens.dim(0));
-    let room = a.block_table.dim(1).saturating_mul(a.key_cache.dim(1));
+    let room = a.tensors().room();
     // Where sequences end is on the device: one block more for each covers every cut.
     let (mma, dim) = (fits_mma(&gpu, a), a.q.dim(2));
     // In `prefill.cu` eight threads a pair, and as many pairs as shared memory has room for.
@@ -136,13 +136,12 @@ gpu_op! { prefill for Prefill |gpu, a| {
         [a.sm_scale * a.k_scale, a.logit_cap, a.v_scale],
         [window(a.window), a.is_causal.into()],
     );
-    let index = |v: &View<'_>| i32::from(v.dtype() as u8);
     let params = params![
         a.q, a.q.stride(0), a.q.stride(1),
         a.key_cache, cache(&a.key_cache), a.value_cache, cache(&a.value_cache),
-        a.block_table, index(&a.block_table), a.block_table.stride(0),
-        a.seq_lens, index(&a.seq_lens), a.qo_indptr, index(&a.qo_indptr),
-        a.mask, a.mask_indptr, a.mask_indptr.as_ref().map_or(0, index), a.mask.as_ref().map_or(0, |m| m.dim(0)),
+        a.block_table, index_type(&a.block_table), a.block_table.stride(0),
+        a.seq_lens, index_type(&a.seq_lens), a.qo_indptr, index_type(&a.qo_indptr),
+        a.mask, a.mask_indptr, a.mask_indptr.as_ref().map_or(0, index_type), a.mask.as_ref().map_or(0, |m| m.dim(0)),
         a.sinks, a.out, a.out.stride(0), a.out.stride(1), a.lse, a.lse.as_ref().map_or(0, |l| l.stride(0)),
         a.key_cache.dim(0), a.key_cache.dim(1), room, rows, batch, heads, kv_heads, scores
     ];

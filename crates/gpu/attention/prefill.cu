@@ -104,11 +104,10 @@ PK_KERNEL(prefill, 128, pk_call call, const T* PK_RESTRICT q, i64 q_token, i64 q
         }
     }
     if (!there) return;
-    const float sink = sinks ? sinks[head] : -pk_infinity(), largest = pk_largest::of(most, sink), factor = pk_weight(most, largest);
-    total = total * factor + pk_weight(sink, largest);
+    const pk_end end = pk_end_of(most, total, sinks ? sinks[head] : -pk_infinity());
     T* o = out + row * out_token + head * out_head;
 #pragma unroll
     for (int d = 0; d < OWN; ++d)
-        if (d * EIGHT + c < DIM) o[d * EIGHT + c] = pk_to<T>::of(total == 0.f ? 0.f : sums[d] * factor * options.v_scale / total);
-    if (lse && c == 0) lse[row * lse_token + head] = total == 0.f ? -pk_infinity() : largest + logf(total);
+        if (d * EIGHT + c < DIM) o[d * EIGHT + c] = pk_to<T>::of(pk_result(sums[d], end, options.v_scale));
+    if (lse && c == 0) lse[row * lse_token + head] = end.lse;
 }

@@ -40,7 +40,7 @@ PK_DEV void load_turn(T* keys, T* values, const i64* place, i64 first, const pk_
 PK_DEV void exact_row(const pk_call& call, const T* q, const pk_tiles& t, const void* table, int table_type, i64 table_row, i64 blocks, i64 from, i64 to, const u8* mask, const pk_options& options, float sink, T* out, float* lse) {
     enum { OWN = (DIM + PK_WARP - 1) / PK_WARP };
     const int lane = threadIdx.x % PK_WARP;
-    float most = sink, total = sink == -pk_infinity() ? 0.f : 1.f, sums[OWN];
+    float most = -pk_infinity(), total = 0.f, sums[OWN];
     for (int d = 0; d < OWN; ++d) sums[d] = 0.f;
     for (i64 token = from; token < to; ++token) {
         if (mask && mask[token] == 0) continue;
@@ -57,9 +57,10 @@ PK_DEV void exact_row(const pk_call& call, const T* q, const pk_tiles& t, const 
         for (int d = 0; d < OWN; ++d)
             if (d * PK_WARP + lane < DIM) sums[d] = sums[d] * factor + w * pk_load(v[d * PK_WARP + lane]);
     }
+    const pk_end end = pk_end_of(most, total, sink);
     for (int d = 0; d < OWN; ++d)
-        if (d * PK_WARP + lane < DIM) out[d * PK_WARP + lane] = pk_to<T>::of(total == 0.f ? 0.f : sums[d] * options.v_scale / total);
-    if (lse && lane == 0) *lse = total == 0.f ? -pk_infinity() : most + logf(total);
+        if (d * PK_WARP + lane < DIM) out[d * PK_WARP + lane] = pk_to<T>::of(pk_result(sums[d], end, options.v_scale));
+    if (lse && lane == 0) *lse = end.lse;
 }
 
 PK_KERNEL(prefill_mma, 128, pk_call call, const T* PK_RESTRICT q, i64 q_token, i64 q_head, const T* PK_RESTRICT keys, pk_cache kc, const T* PK_RESTRICT values, pk_cache vc, const void* table, int table_type, i64 table_stride, const void* lens, int lens_type, const void* offsets, int offsets_type, const u8* mask, const void* mask_offsets, int mask_type, i64 mask_length, const float* sinks, T* PK_RESTRICT out, i64 out_token, i64 out_head, float* PK_RESTRICT lse, i64 lse_token, i64 blocks, i64 block_size, i64 room, i64 rows, i64 batch, i64 heads, i64 kv_heads, pk_options options) {
@@ -227,13 +228,12 @@ PK_KERNEL(prefill_mma, 128, pk_call call, const T* PK_RESTRICT q, i64 q_token, i
         const int r = warp * 16 + lane / 4 + h * 8;
         if (r >= span.pairs || ((h ? lower : upper) >> (lane / 4 * 4) & 15u) != 0) continue;
         const i64 pair = span.first_pair + r, head = kv_head * group + pair % group, row = span.first_row + pair / group;
-        const float sink = sinks ? sinks[head] : -pk_infinity(), largest = pk_largest::of(most[h], sink), factor = pk_weight(most[h], largest);
-        const float all = total[h] * factor + pk_weight(sink, largest);
+        const pk_end end = pk_end_of(most[h], total[h], sinks ? sinks[head] : -pk_infinity());
         T* o = out + row * out_token + head * out_head;
 #pragma unroll
         for (int n = 0; n < DIM / 8; ++n)
 #pragma unroll
-            for (int j = 0; j < 2; ++j) o[n * 8 + pk_mma_column(lane, j)] = pk_to<T>::of(all == 0.f ? 0.f : sums[n][h * 2 + j] * factor * options.v_scale / all);
-        if (lse && lane % 4 == 0) lse[row * lse_token + head] = all == 0.f ? -pk_infinity() : largest + logf(all);
+            for (int j = 0; j < 2; ++j) o[n * 8 + pk_mma_column(lane, j)] = pk_to<T>::of(pk_result(sums[n][h * 2 + j], end, options.v_scale));
+        if (lse && lane % 4 == 0) lse[row * lse_token + head] = end.lse;
     }
 }

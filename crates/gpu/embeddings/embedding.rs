@@ -1,7 +1,7 @@
 //! `embeddings.embedding`.
 
 use crate::op::gpu_op;
-use crate::shape::{code, too_large};
+use crate::shape::{code, index_type, too_large};
 use crate::{Grid, Jit, params};
 use kernels_ops::embeddings::Embedding;
 
@@ -15,7 +15,7 @@ gpu_op! { embedding for Embedding |gpu, a| {
     let grid = grid.ok_or_else(|| too_large(&gpu, "columns"))?;
     let options = [code(a.out.dtype()), code(a.table.dtype()), 0, 0];
     let params = params![
-        a.ids, i32::from(a.ids.dtype() as u8), a.table, table.stride, table.rows,
+        a.ids, index_type(&a.ids), a.table, table.stride, table.rows,
         a.out, o.stride, o.rows, table.cols
     ];
     gpu.launch(&EMBEDDING, options, grid, &params)

@@ -1,7 +1,7 @@
 //! `embeddings.rope`, and with a norm in front `layernorm.qk_norm_rope`.
 
 use crate::op::gpu_op;
-use crate::shape::{code, too_large};
+use crate::shape::{code, index_type, too_large};
 use crate::{Gpu, Grid, Jit, Runtime, params};
 use kernels_core::{RunError, View, ViewMut};
 use kernels_ops::embeddings::Rope;
@@ -32,7 +32,7 @@ unsafe fn run<R: Runtime>(
     neox: bool,
     norm: Option<([View<'_>; 2], f32)>,
 ) -> Result<(), RunError> {
-    let warps = (THREADS / gpu.ctx().device.platform().warp_width) as usize;
+    let warps = gpu.warps(THREADS);
     let (tokens, heads) = (q.dim(0), q.dim(1) + k.dim(1));
     let grid =
         Grid::of(tokens, THREADS).by(heads.div_ceil(warps), 1).ok_or_else(|| too_large(&gpu, "heads"))?;
@@ -40,7 +40,7 @@ unsafe fn run<R: Runtime>(
     let (weights, eps) = norm.map_or(([None; 2], 0.0), |(w, eps)| (w.map(Some), eps));
     let params = params![
         *positions,
-        i32::from(positions.dtype() as u8),
+        index_type(positions),
         *q,
         q.stride(0),
         q.stride(1),

@@ -35,7 +35,7 @@ unsafe fn run<R: Runtime>(
     let (t, few) = (code(x.dtype()), rows.rows <= FEW_ROWS);
     let (jit, options, blocks, threads, y) = if few {
         let at_once = rows.rows.next_power_of_two().min(8);
-        let warps = (GEMV_THREADS / gpu.ctx().device.platform().warp_width) as usize;
+        let warps = gpu.warps(GEMV_THREADS);
         let options = [t, code(weight.dtype()), at_once as u16, 0];
         (&GEMV, options, w.rows.div_ceil(warps), GEMV_THREADS, rows.rows.div_ceil(at_once))
     } else if has_tensor_cores(&gpu) && x.dtype() == weight.dtype() && x.dtype() != DType::F32 {

@@ -2,7 +2,7 @@
 
 use crate::embeddings::rope::THREADS;
 use crate::op::gpu_op;
-use crate::shape::{code, too_large};
+use crate::shape::{code, index_type, too_large};
 use crate::{Grid, Jit, params};
 use kernels_ops::kvcache::ReshapeAndCache;
 
@@ -12,7 +12,7 @@ static RESHAPE_AND_CACHE: Jit =
 pub static SOURCES: &[&Jit] = &[&RESHAPE_AND_CACHE];
 
 gpu_op! { reshape_and_cache for ReshapeAndCache |gpu, a| {
-    let warps = (THREADS / gpu.ctx().device.platform().warp_width) as usize;
+    let warps = gpu.warps(THREADS);
     let (tokens, heads) = (a.key.dim(0), a.key.dim(1));
     let rows = (2 * heads).div_ceil(warps);
     let grid = Grid::of(tokens, THREADS).by(rows, 1).ok_or_else(|| too_large(&gpu, "heads"))?;
@@ -22,7 +22,7 @@ gpu_op! { reshape_and_cache for ReshapeAndCache |gpu, a| {
         a.value, a.value.stride(0), a.value.stride(1),
         a.key_cache, a.key_cache.stride(0), a.key_cache.stride(1), a.key_cache.stride(2),
         a.value_cache, a.value_cache.stride(0), a.value_cache.stride(1), a.value_cache.stride(2),
-        a.slot_mapping, i32::from(a.slot_mapping.dtype() as u8),
+        a.slot_mapping, index_type(&a.slot_mapping),
         a.key_cache.dim(0), a.key_cache.dim(1), tokens, heads, a.key.dim(2), a.k_scale, a.v_scale
     ];
     gpu.launch(&RESHAPE_AND_CACHE, options, grid, &params)

@@ -2,7 +2,7 @@
 
 use crate::embeddings::rope::THREADS;
 use crate::op::gpu_op;
-use crate::shape::{code, too_large};
+use crate::shape::{code, index_type, too_large};
 use crate::{Grid, Jit, params};
 use kernels_ops::kvcache::RopeAndCache;
 
@@ -11,19 +11,19 @@ static ROPE_AND_CACHE: Jit = Jit::new("rope_and_cache", include_str!("rope_and_c
 pub static SOURCES: &[&Jit] = &[&ROPE_AND_CACHE];
 
 gpu_op! { rope_and_cache for RopeAndCache |gpu, a| {
-    let warps = (THREADS / gpu.ctx().device.platform().warp_width) as usize;
+    let warps = gpu.warps(THREADS);
     let (tokens, heads) = (a.q.dim(0), a.q.dim(1) + 2 * a.k.dim(1));
     let grid = Grid::of(tokens, THREADS).by(heads.div_ceil(warps), 1).ok_or_else(|| too_large(&gpu, "heads"))?;
     let options = [code(a.q.dtype()), code(a.key_cache.dtype()), 0, 0];
     let params = params![
-        a.positions, i32::from(a.positions.dtype() as u8),
+        a.positions, index_type(&a.positions),
         a.q, a.q.stride(0), a.q.stride(1),
         a.k, a.k.stride(0), a.k.stride(1),
         a.value, a.value.stride(0), a.value.stride(1),
         a.cos_sin_cache, a.cos_sin_cache.stride(0), a.cos_sin_cache.dim(0),
         a.key_cache, a.key_cache.stride(0), a.key_cache.stride(1), a.key_cache.stride(2),
         a.value_cache, a.value_cache.stride(0), a.value_cache.stride(1), a.value_cache.stride(2),
-        a.slot_mapping, i32::from(a.slot_mapping.dtype() as u8),
+        a.slot_mapping, index_type(&a.slot_mapping),
         a.key_cache.dim(0), a.key_cache.dim(1), tokens, a.q.dim(1), a.k.dim(1), a.q.dim(2),
         a.cos_sin_cache.dim(1) / 2, a.is_neox, a.k_scale, a.v_scale
     ];

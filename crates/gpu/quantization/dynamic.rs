@@ -35,7 +35,7 @@ unsafe fn run<R: Runtime>(
     let by_warp = group <= WARP_GROUP;
     let grid = match by_warp {
         true => {
-            let warps = (128 / gpu.ctx().device.platform().warp_width) as usize;
+            let warps = gpu.warps(128);
             Grid::of((rows.rows * groups).div_ceil(warps), 128)
         }
         false => Grid::of(rows.rows * groups, threads_for(group, x.dtype(), 512)),

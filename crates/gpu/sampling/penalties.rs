@@ -1,7 +1,7 @@
 //! `sampling.penalties`.
 
 use crate::op::gpu_op;
-use crate::shape::{code, threads_for};
+use crate::shape::{code, index_type, threads_for};
 use crate::{Grid, Jit, params};
 use kernels_ops::sampling::Penalties;
 
@@ -16,7 +16,7 @@ pub fn counts(a: &Penalties<'_>, _: usize) -> usize {
 
 gpu_op! { penalties for Penalties |gpu, a, ctx| {
     let Some(x) = a.logits.rows() else { return Ok(()) };
-    let list = |v: &kernels_core::View<'_>| (i32::from(v.dtype() as u8), v.stride(0), v.dim(1));
+    let list = |v: &kernels_core::View<'_>| (index_type(v), v.stride(0), v.dim(1));
     let (prompt_type, prompt_stride, prompt_length) = a.prompt_tokens.as_ref().map_or((0, 0, 0), list);
     let (output_type, output_stride, output_length) = list(&a.output_tokens);
     let params = params![

@@ -2,7 +2,7 @@
 
 use super::sample::unit_bits;
 use crate::op::gpu_op;
-use crate::shape::threads_for;
+use crate::shape::{index_type, threads_for};
 use crate::{Gpu, Grid, Jit, Runtime, params};
 use kernels_core::{RunError, View, ViewMut};
 use kernels_ops::sampling::{TopKRenorm, TopPRenorm};
@@ -25,7 +25,7 @@ unsafe fn run<R: Runtime>(
 ) -> Result<(), RunError> {
     let (Some(p), Some(o)) = (probs.rows(), out.rows()) else { return Ok(()) };
     let unit = 2f64.powi(unit_bits(p.cols));
-    let kind = i32::from(parameter.dtype() as u8);
+    let kind = index_type(parameter);
     let params = params![*probs, p.stride, *parameter, kind, *out, o.stride, p.rows, p.cols, unit];
     let grid = Grid::of(p.rows, threads_for(p.cols, probs.dtype(), 1024));
     // SAFETY: the parameters are the kernel's, of checked arguments.

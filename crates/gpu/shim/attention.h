@@ -58,4 +58,15 @@ PK_DEV float pk_score(float dot, const pk_options& o) {
 
 // e^(s - max), 0 where nothing was seen.
 PK_DEV float pk_weight(float s, float max) { return max == -pk_infinity() ? 0.f : expf(s - max); }
+
+// A row's end: what was summed up to a largest score, with a sink's weight added.
+struct pk_end {
+    float factor, total, lse; // the factor is for the sums of values
+};
+PK_DEV pk_end pk_end_of(float most, float total, float sink) {
+    const float largest = pk_largest::of(most, sink), factor = pk_weight(most, largest), all = total * factor + pk_weight(sink, largest);
+    return pk_end{factor, all, all == 0.f ? -pk_infinity() : largest + logf(all)};
+}
+// A sum of values as the result; 0 where the row saw nothing.
+PK_DEV float pk_result(float sum, const pk_end& end, float v_scale) { return end.total == 0.f ? 0.f : sum * end.factor * v_scale / end.total; }
 #endif

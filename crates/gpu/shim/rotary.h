@@ -11,7 +11,16 @@ template <class T> PK_DEV float pk_head_scale(const T* head, int dim, float eps)
     return rsqrtf(pk_warp_reduce<pk_sum>(squares) / (float)dim + eps);
 }
 
-// Turns `W` pairs at a time; `weight` of a norm may be null.
+// Turns a pair, each element times its factor first.
+template <class T> PK_DEV void pk_turn_pair(T& x, T& y, float of_x, float of_y, float c, float s) {
+    const float a = pk_load(x) * of_x, b = pk_load(y) * of_y;
+    x = pk_to<T>::of(a * c - b * s);
+    y = pk_to<T>::of(b * c + a * s);
+}
+// The factor of element i: that of a norm, whose weight may be null.
+template <class T> PK_DEV float pk_factor(const T* weight, int i, float scale) { return weight ? scale * pk_load(weight[i]) : 1.f; }
+
+// Turns `W` pairs at a time.
 template <int W, class T>
 PK_DEV void pk_turn_pairs(T* head, const float* cos_sin, int half, bool neox, const T* weight, float scale) {
     typedef pk_vec<T, W> V;
@@ -19,26 +28,16 @@ PK_DEV void pk_turn_pairs(T* head, const float* cos_sin, int half, bool neox, co
         if (neox) {
             V u = *(const V*)(head + j), v = *(const V*)(head + j + half);
 #pragma unroll
-            for (int k = 0; k < W; ++k) {
-                const float a = pk_load(u.v[k]) * (weight ? scale * pk_load(weight[j + k]) : 1.f);
-                const float b = pk_load(v.v[k]) * (weight ? scale * pk_load(weight[j + k + half]) : 1.f);
-                const float c = cos_sin[j + k], s = cos_sin[half + j + k];
-                u.v[k] = pk_to<T>::of(a * c - b * s);
-                v.v[k] = pk_to<T>::of(b * c + a * s);
-            }
+            for (int k = 0; k < W; ++k)
+                pk_turn_pair(u.v[k], v.v[k], pk_factor(weight, j + k, scale), pk_factor(weight, j + k + half, scale), cos_sin[j + k], cos_sin[half + j + k]);
             *(V*)(head + j) = u;
             *(V*)(head + j + half) = v;
         } else {
             typedef pk_vec<T, 2 * W> V2;
             V2 u = *(const V2*)(head + 2 * j);
 #pragma unroll
-            for (int k = 0; k < W; ++k) {
-                const float a = pk_load(u.v[2 * k]) * (weight ? scale * pk_load(weight[2 * (j + k)]) : 1.f);
-                const float b = pk_load(u.v[2 * k + 1]) * (weight ? scale * pk_load(weight[2 * (j + k) + 1]) : 1.f);
-                const float c = cos_sin[j + k], s = cos_sin[half + j + k];
-                u.v[2 * k] = pk_to<T>::of(a * c - b * s);
-                u.v[2 * k + 1] = pk_to<T>::of(b * c + a * s);
-            }
+            for (int k = 0; k < W; ++k)
+                pk_turn_pair(u.v[2 * k], u.v[2 * k + 1], pk_factor(weight, 2 * (j + k), scale), pk_factor(weight, 2 * (j + k) + 1, scale), cos_sin[j + k], cos_sin[half + j + k]);
             *(V2*)(head + 2 * j) = u;
         }
     }
@@ -51,12 +50,8 @@ template <class T> PK_DEV void pk_turn(T* head, const float* cos_sin, int dim, i
     if (half % W == 0 && (u64)head % unit == 0) pk_turn_pairs<W>(head, cos_sin, half, neox, weight, scale);
     else if (neox || (u64)head % (2 * sizeof(T)) == 0) pk_turn_pairs<1>(head, cos_sin, half, neox, weight, scale);
     else
-        for (int j = threadIdx.x % PK_WARP; j < half; j += PK_WARP) {
-            const float a = pk_load(head[2 * j]) * (weight ? scale * pk_load(weight[2 * j]) : 1.f);
-            const float b = pk_load(head[2 * j + 1]) * (weight ? scale * pk_load(weight[2 * j + 1]) : 1.f);
-            head[2 * j] = pk_to<T>::of(a * cos_sin[j] - b * cos_sin[half + j]);
-            head[2 * j + 1] = pk_to<T>::of(b * cos_sin[j] + a * cos_sin[half + j]);
-        }
+        for (int j = threadIdx.x % PK_WARP; j < half; j += PK_WARP)
+            pk_turn_pair(head[2 * j], head[2 * j + 1], pk_factor(weight, 2 * j, scale), pk_factor(weight, 2 * j + 1, scale), cos_sin[j], cos_sin[half + j]);
     // What lies behind the rotary part is normalised only.
     if (weight)
         for (int i = 2 * half + threadIdx.x % PK_WARP; i < dim; i += PK_WARP) head[i] = pk_to<T>::of(pk_load(head[i]) * scale * pk_load(weight[i]));

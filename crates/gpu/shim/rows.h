@@ -29,7 +29,6 @@ struct pk_row_scratch {
 // gives an entry's key, and what it adds: 0 where it does not count. Entries of one key add the same.
 template <class F> PK_DEV pk_cut pk_reach(F entry, i64 count, u64 target, pk_row_scratch& s) {
     u32 prefix = 0;
-    u64 each = 1;
     for (int shift = 24; shift >= 0; shift -= 8) {
         for (int i = threadIdx.x; i < 8 * 256; i += blockDim.x) s.bins[i / 256][i % 256] = 0;
         PK_SYNC();
@@ -76,7 +75,7 @@ template <class F> PK_DEV pk_cut pk_reach(F entry, i64 count, u64 target, pk_row
         if (adds && key == prefix) s.found[0] = adds;
     }
     PK_SYNC();
-    each = s.found[0];
+    const u64 each = s.found[0];
     PK_SYNC();
     return pk_cut{prefix, (target + each - 1) / each};
 }

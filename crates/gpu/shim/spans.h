@@ -47,16 +47,6 @@ PK_DEV pk_span pk_span_of(const pk_call& call, const void* offsets, int type, co
     return span;
 }
 
-PK_DEV i64 pk_mask_base(const pk_call& call, const void* offsets, int type, const pk_span& s, i64 length);
-
-// Reports lengths and masks of sequences without rows too, which no block works on: for one thread of the grid.
-PK_DEV void pk_check_idle(const pk_call& call, const void* offsets, int type, const void* lens, int lens_type, i64 batch, i64 room, const u8* mask, const void* mask_offsets, int mask_type, i64 mask_length) {
-    for (i64 s = 0; s < batch; ++s) {
-        pk_span span = {s, 0, 0, pk_length(call, lens, lens_type, s, room), 0, 0};
-        if (mask && pk_index(offsets, type, s) == pk_index(offsets, type, s + 1)) pk_mask_base(call, mask_offsets, mask_type, span, mask_length);
-    }
-}
-
 // The first token that row i sees, and the one behind the last.
 PK_DEV i64 pk_seen_from(const pk_span& s, i64 i, i64 window) { return window > 0 ? pk_max(s.kv_len + i + 1 - s.rows - window, 0) : 0; }
 PK_DEV i64 pk_seen_to(const pk_span& s, i64 i, int causal) { return causal ? pk_min(pk_max(s.kv_len + i + 1 - s.rows, 0), s.kv_len) : s.kv_len; }
@@ -67,6 +57,14 @@ PK_DEV i64 pk_mask_base(const pk_call& call, const void* offsets, int type, cons
     if (base >= 0 && needed <= length && base <= length - needed) return base;
     pk_fault(call, base, pk_max(length + 1 - needed, 0));
     return -1;
+}
+
+// Reports lengths and masks of sequences without rows too, which no block works on: for one thread of the grid.
+PK_DEV void pk_check_idle(const pk_call& call, const void* offsets, int type, const void* lens, int lens_type, i64 batch, i64 room, const u8* mask, const void* mask_offsets, int mask_type, i64 mask_length) {
+    for (i64 s = 0; s < batch; ++s) {
+        pk_span span = {s, 0, 0, pk_length(call, lens, lens_type, s, room), 0, 0};
+        if (mask && pk_index(offsets, type, s) == pk_index(offsets, type, s + 1)) pk_mask_base(call, mask_offsets, mask_type, span, mask_length);
+    }
 }
 
 // Whether any row of the span sees a token that lies between what its first and its last row see.
