@@ -1,8 +1,10 @@
 //! NVRTC, loaded at run time: the dozen entry points that compile a kernel.
 
-use crate::library::{entry_points, open};
+use crate::platform::folders;
 use kernels_core::Reason;
-use std::ffi::{CString, c_char, c_int, c_void};
+use kernels_gpu::entry_points;
+use kernels_gpu::host::{Rtc, Unit, library};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 const NAMES: [&str; 4] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_120_0.dll"];
@@ -46,7 +48,12 @@ pub(crate) fn nvrtc() -> Result<&'static Nvrtc, Reason> {
     let load = || {
         let fix = "install NVRTC (Debian and Ubuntu: libnvrtc12; Python: `pip install nvidia-cuda-nvrtc`) and add its folder \
                    to LD_LIBRARY_PATH, or set KERNELS_CACHE_DIR to a folder with kernels compiled for this GPU";
-        let api = Api::resolve(open("NVRTC (libnvrtc), which compiles the kernels,", &NAMES, fix)?);
+        let api = Api::resolve(library::open(
+            "NVRTC (libnvrtc), which compiles the kernels,",
+            &NAMES,
+            folders(),
+            fix,
+        )?);
         let missing =
             |name| Reason::DriverTooOld { have: format!("NVRTC without {name}"), need: "NVRTC 11.2".into() };
         Ok(Nvrtc::described(api.map_err(missing)?))
@@ -77,81 +84,29 @@ impl Nvrtc {
         Nvrtc { api, version, archs }
     }
 
-    /// Compiles a source with its headers (name, text); gives the code, and the log.
+    /// Compiles a source; gives the code, and the log.
     ///
     /// # Errors
     /// The log.
     pub fn compile(
         &self,
-        (name, text): (&str, &str),
-        headers: &[(&str, &str)],
-        flags: &[String],
+        (file, text): (&str, &str),
+        mut flags: Vec<String>,
         target: &Target,
     ) -> Result<(Vec<u8>, String), String> {
-        let string = |s: &str| CString::new(s).map_err(|_| format!("{s:?} holds a zero byte"));
-        let (Target::Cubin(arch) | Target::Ptx(arch)) = target;
-        let (name, text) = (string(name)?, string(text)?);
-        let names: Vec<_> = headers.iter().map(|h| string(h.0)).collect::<Result<_, _>>()?;
-        let texts: Vec<_> = headers.iter().map(|h| string(h.1)).collect::<Result<_, _>>()?;
-        let arch = format!("--gpu-architecture={arch}");
-        let flags: Vec<_> = flags.iter().chain([&arch]).map(|f| string(f)).collect::<Result<_, _>>()?;
-        let pointers = |all: &[CString]| all.iter().map(|s| s.as_ptr()).collect::<Vec<_>>();
-        let (names, texts, flags) = (pointers(&names), pointers(&texts), pointers(&flags));
-        let mut program = std::ptr::null_mut();
-        // SAFETY: every string lives until the program is destroyed; lists have the lengths given.
-        unsafe {
-            let count = headers.len() as c_int;
-            let created = (self.api.nvrtcCreateProgram)(
-                &mut program,
-                text.as_ptr(),
-                name.as_ptr(),
-                count,
-                texts.as_ptr(),
-                names.as_ptr(),
-            );
-            if created != 0 {
-                return Err(format!("nvrtcCreateProgram answers {created}"));
-            }
-            let compiled = (self.api.nvrtcCompileProgram)(program, flags.len() as c_int, flags.as_ptr());
-            let log =
-                self.output(program, self.api.nvrtcGetProgramLogSize, self.api.nvrtcGetProgramLog, "the log");
-            let log = log.map(|l| String::from_utf8_lossy(&l).trim_end_matches(['\0', '\n']).to_string());
-            let log = log.unwrap_or_default();
-            let image = match (compiled, target) {
-                (0, Target::Cubin(_)) => {
-                    self.output(program, self.api.nvrtcGetCUBINSize, self.api.nvrtcGetCUBIN, "a cubin")
-                }
-                (0, Target::Ptx(_)) => {
-                    self.output(program, self.api.nvrtcGetPTXSize, self.api.nvrtcGetPTX, "PTX")
-                }
-                _ if log.is_empty() => Err(format!("nvrtcCompileProgram answers {compiled}")),
-                _ => Err(log.clone()),
-            };
-            (self.api.nvrtcDestroyProgram)(&mut program);
-            image.map(|image| (image, log))
-        }
-    }
-
-    /// # Safety
-    /// The program is live, and the two functions are a size and the matching read.
-    unsafe fn output(
-        &self,
-        program: Program,
-        size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
-        read: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
-        what: &str,
-    ) -> Result<Vec<u8>, String> {
-        let mut bytes = 0;
-        // SAFETY: the buffer has the size that NVRTC asked for.
-        unsafe {
-            if size(program, &mut bytes) != 0 || bytes == 0 {
-                return Err(format!("NVRTC compiled, and gives no {what}"));
-            }
-            let mut out = vec![0u8; bytes];
-            match read(program, out.as_mut_ptr().cast()) {
-                0 => Ok(out),
-                code => Err(format!("NVRTC answers {code} when asked for {what}")),
-            }
-        }
+        let api = &self.api;
+        let rtc = Rtc {
+            name: "NVRTC",
+            create: api.nvrtcCreateProgram,
+            compile: api.nvrtcCompileProgram,
+            log: (api.nvrtcGetProgramLogSize, api.nvrtcGetProgramLog),
+            destroy: api.nvrtcDestroyProgram,
+        };
+        let (arch, image) = match target {
+            Target::Cubin(arch) => (arch, (api.nvrtcGetCUBINSize, api.nvrtcGetCUBIN, "cubin")),
+            Target::Ptx(arch) => (arch, (api.nvrtcGetPTXSize, api.nvrtcGetPTX, "PTX")),
+        };
+        flags.push(format!("--gpu-architecture={arch}"));
+        rtc.compile(&Unit { file, text, flags: &flags, image })
     }
 }

@@ -1,10 +1,11 @@
 //! What the driver says of the devices. cudarc panics on a missing library (or is linked to it, beside a
 //! candle that is): so that is looked for first.
 
-use crate::library;
-use crate::words::words;
+use crate::vendor::CudaError;
 use cudarc::driver::{result, sys};
 use kernels_core::{Arch, DeviceId, DeviceKind, Platform, Reason};
+use kernels_gpu::host::{Failure, library};
+use std::path::PathBuf;
 
 /// CUDA 12.0: the oldest driver whose entry points cudarc resolves.
 const OLDEST_DRIVER: i32 = 12_000;
@@ -12,8 +13,9 @@ const OLDEST_DRIVER: i32 = 12_000;
 /// Every device.
 pub(crate) fn probe() -> Result<Vec<Platform>, Reason> {
     let fix = "install the NVIDIA driver; in a container, start it with GPU access (`--gpus all`)";
-    library::open("the NVIDIA driver (libcuda)", &["libcuda.so", "libcuda.so.1", "nvcuda.dll"], fix)?;
-    let none = |e| Reason::NoDevice { detail: words(e) };
+    let names = ["libcuda.so", "libcuda.so.1", "nvcuda.dll"];
+    library::open("the NVIDIA driver (libcuda)", &names, folders(), fix)?;
+    let none = |e| Reason::NoDevice { detail: CudaError(e).words() };
     result::init().map_err(none)?;
     let mut version = 0;
     // SAFETY: writes one integer.
@@ -50,4 +52,17 @@ fn describe(ordinal: i32, version: &str) -> Result<Platform, result::DriverError
         warp_width: attribute(Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
         driver_version: version.into(),
     })
+}
+
+/// The folders besides the loader's own that CUDA libraries live in: `CUDA_HOME`, the toolkit's usual place, and the
+/// wheels of an active Python environment (`nvidia/*/lib`).
+pub(crate) fn folders() -> Vec<PathBuf> {
+    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    let mut all: Vec<_> = homes.map(|home| home.join("lib64")).collect();
+    all.push("/usr/local/cuda/lib64".into());
+    for packages in library::site_packages() {
+        let wheels = std::fs::read_dir(packages.join("nvidia")).into_iter().flatten().flatten();
+        all.extend(wheels.map(|wheel| wheel.path().join("lib")));
+    }
+    all
 }

@@ -12,7 +12,7 @@ fn exactly_the_promised_backends_are_linked() {
         ("cpu", cfg!(feature = "cpu"), "kernels-cpu", &["simd"][..]),
         ("candle", cfg!(feature = "candle"), "kernels-candle", &["candle"][..]),
         ("cuda", cfg!(feature = "cuda"), "kernels-cuda", &["nvrtc", "cublaslt"][..]),
-        ("rocm", cfg!(feature = "rocm"), "kernels-rocm", &[][..]),
+        ("rocm", cfg!(feature = "rocm"), "kernels-rocm", &["hiprtc", "hipblaslt"][..]),
     ] {
         if on {
             crates.push(package);

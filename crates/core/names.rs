@@ -35,6 +35,8 @@ impl Backend {
     pub const CUBLASLT: Backend = Backend("cublaslt");
     /// Kernels compiled by hipRTC for the device's gfx name.
     pub const HIPRTC: Backend = Backend("hiprtc");
+    /// AMD's library of matrix products.
+    pub const HIPBLASLT: Backend = Backend("hipblaslt");
 }
 
 /// A kind of device: `cpu`, `cuda`, `rocm`, or an outside crate's own. An open set.

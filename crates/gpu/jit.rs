@@ -2,7 +2,7 @@
 
 use crate::cache::{Cache, Entry};
 use crate::program::{Options, Program, Source};
-use crate::runtime::Runtime;
+use crate::runtime::{self, Runtime};
 use kernels_core::{Device, RunError};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -143,7 +143,8 @@ impl Jit {
             source,
         };
         let image = image::<R>(&program, device).map_err(failed)?;
-        let function = R::load(device, &image, self.source.name).map_err(|e| failed(e.into()))?;
+        let function =
+            runtime::load::<R::Vendor>(device, &image, self.source.name).map_err(|e| failed(e.into()))?;
         self.keep(key, function);
         Ok(function)
     }
@@ -158,7 +159,7 @@ fn image<R: Runtime>(
     let compiler = R::compiler();
     let entry = |compiler: &str| Entry {
         stem: program.stem(),
-        arch: R::arch(platform),
+        arch: platform.arch.to_string(),
         digest: program.digest(platform.warp_width),
         compiler: compiler.into(),
     };
@@ -175,11 +176,11 @@ fn image<R: Runtime>(
     }
     let compiler = compiler.map_err(|reason| {
         let fix = reason.fix().map(|f| format!("\n  fix: {f}")).unwrap_or_default();
-        format!("{reason}, and the cache has no such kernel for {}{fix}", R::arch(platform))
+        format!("{reason}, and the cache has no such kernel for {}{fix}", platform.arch)
     })?;
     let start = Instant::now();
     let image = R::compile(program, platform)
-        .map_err(|log| format!("{compiler} refused {program} for {}:\n{log}", R::arch(platform)))?;
+        .map_err(|log| format!("{compiler} refused {program} for {}:\n{log}", platform.arch))?;
     tracing::info!(%program, %compiler, ms = start.elapsed().as_millis() as u64, "compiled");
     if let Some(cache) = cache {
         // A folder that cannot be written to costs time at the next start, nothing else.

@@ -2,7 +2,7 @@
 
 use crate::jit::Jit;
 use crate::program::Options;
-use crate::runtime::Runtime;
+use crate::runtime::{self, Runtime};
 use crate::warm;
 use kernels_core::{Ctx, RunError, View, ViewMut};
 use std::ffi::c_void;
@@ -173,13 +173,14 @@ impl<'c, R: Runtime> Gpu<'c, R> {
         }
         let failed = |detail| RunError::LaunchFailed { kernel: self.op.into(), device: device.id(), detail };
         let function = jit.function::<R>(device, options)?;
-        let call = Call { report: R::report(device).map_err(failed)?, op: self.number };
+        let call = Call { report: runtime::report::<R::Vendor>(device).map_err(failed)?, op: self.number };
         let mut pointers = [std::ptr::null_mut::<c_void>(); Params::MOST + 1];
         pointers[0] = (&raw const call).cast_mut().cast();
         for i in 0..params.len {
             pointers[i + 1] = params.words[params.starts[i] as usize..].as_ptr().cast_mut().cast();
         }
         // SAFETY: the function is this device's; the pointers name live words; the rest by contract.
-        unsafe { R::launch(self.ctx, function, &grid, &mut pointers[..params.len + 1]) }.map_err(failed)
+        unsafe { runtime::launch::<R::Vendor>(self.ctx, function, &grid, &mut pointers[..params.len + 1]) }
+            .map_err(failed)
     }
 }

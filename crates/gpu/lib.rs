@@ -1,15 +1,18 @@
 //! What GPU backends share: kernel sources that NVRTC, hipRTC and a host C++ compiler take alike, their compilation at
 //! run time with a cache on disk, and how each op is cut into blocks.
 //!
-//! A backend crate brings a [`Runtime`] (compile, load, launch) and registers every op with [`register!`]. An op is one
+//! A backend crate brings a driver's table of calls ([`host::Vendor`]) and a compiler ([`Runtime`]), and registers every
+//! op with [`register!`]. An op is one
 //! `.cu` file and the Rust file beside it, which turns checked arguments into a launch.
 
 pub mod activation;
 pub mod attention;
+pub mod blaslt;
 pub mod cache;
 pub mod elementwise;
 pub mod embeddings;
 pub mod gemm;
+pub mod host;
 mod jit;
 pub mod kvcache;
 mod launch;

@@ -1,18 +1,18 @@
 //! The runtime seam: how a vendor's compiler and driver make a program run.
 
 use crate::cache;
+use crate::host::{Context, Failure, Vendor};
 use crate::jit::Jit;
 use crate::launch::Grid;
 use crate::program::Program;
-use kernels_core::{Backend, Ctx, Device, Platform, Reason};
-use std::ffi::c_void;
+use kernels_core::{Backend, Ctx, Device, DriverError, Platform, Reason};
+use std::ffi::{CString, c_void};
 
-/// Compile, load, launch.
-///
-/// # Safety
-/// A function that `load` gave is the program's kernel on that device, and `launch` runs it on the stream of the
-/// context with the parameters as given.
-pub unsafe trait Runtime: Sized + Send + Sync + 'static {
+/// A run-time compiler over a driver.
+pub trait Runtime: Sized + Send + Sync + 'static {
+    /// The driver.
+    type Vendor: Vendor;
+
     /// The backend whose kernels it runs.
     const BACKEND: Backend;
 
@@ -22,41 +22,63 @@ pub unsafe trait Runtime: Sized + Send + Sync + 'static {
     /// Which library is missing, and where it was looked for.
     fn compiler() -> Result<String, Reason>;
 
-    /// The architecture of a platform as the compiler calls it; it names files.
-    fn arch(platform: &Platform) -> String;
-
     /// The device's code of a program.
     ///
     /// # Errors
     /// The compiler's log.
     fn compile(program: &Program, platform: &Platform) -> Result<Vec<u8>, String>;
+}
 
-    /// A function of `image` on a device; it stays loaded.
-    ///
-    /// # Errors
-    /// In the driver's words.
-    fn load(device: Device, image: &[u8], entry: &str) -> Result<usize, String>;
+/// A function of `image` on a device; it stays loaded.
+///
+/// # Errors
+/// In the driver's words.
+pub(crate) fn load<V: Vendor>(device: Device, image: &[u8], entry: &str) -> Result<usize, String> {
+    let context = Context::<V>::of(device.id().index)?;
+    let _current = context.enter().map_err(|e| e.to_string())?;
+    let entry = CString::new(entry).map_err(|e| e.to_string())?;
+    // SAFETY: the image comes from the compiler, or from the cache that checked its hash.
+    let function = unsafe { V::load(image, &entry) }.map_err(|e| match e.is_of_capture() {
+        true => {
+            "a kernel cannot be loaded while a graph is captured; run the calls once before, or `warm_up`"
+                .to_string()
+        }
+        false => e.words(),
+    })?;
+    Ok(function.expose_provenance())
+}
 
-    /// Where kernels on a device report: the device's address of a [`crate::Report`].
-    ///
-    /// # Errors
-    /// In the driver's words.
-    fn report(device: Device) -> Result<u64, String>;
+/// Where kernels on a device report: the device's address of a [`crate::Report`].
+///
+/// # Errors
+/// In the driver's words.
+#[inline]
+pub(crate) fn report<V: Vendor>(device: Device) -> Result<u64, String> {
+    Ok(Context::<V>::of(device.id().index)?.report_on_device())
+}
 
-    /// Queues a kernel.
-    ///
-    /// # Safety
-    /// `function` came from `load` for this device; `params` point to what the kernel takes, and what they name is
-    /// valid for it.
-    ///
-    /// # Errors
-    /// In the driver's words.
-    unsafe fn launch(
-        ctx: &Ctx,
-        function: usize,
-        grid: &Grid,
-        params: &mut [*mut c_void],
-    ) -> Result<(), String>;
+/// Queues a kernel on the stream of the context.
+///
+/// # Safety
+/// `function` came from [`load`] for this device; `params` point to what the kernel takes, and what they name is
+/// valid for it.
+///
+/// # Errors
+/// In the driver's words.
+pub(crate) unsafe fn launch<V: Vendor>(
+    ctx: &Ctx,
+    function: usize,
+    grid: &Grid,
+    params: &mut [*mut c_void],
+) -> Result<(), String> {
+    let context = Context::<V>::of(ctx.device.id().index)?;
+    let _current = context.enter().map_err(|e| e.to_string())?;
+    let (function, stream) = (std::ptr::with_exposed_provenance_mut(function), context.handle(ctx.stream));
+    // SAFETY: the function is this device's and lives; the rest by contract.
+    unsafe { V::launch(function, grid, stream, params) }.map_err(|e| match context.blame(e) {
+        earlier @ DriverError::Queued { .. } => earlier.to_string(),
+        _ => format!("{} ({} blocks of {} threads)", e.words(), grid.blocks[0], grid.threads),
+    })
 }
 
 /// Whether kernels of `sources` can be had on a platform: with the compiler, or from the cache without it.
@@ -65,7 +87,7 @@ pub unsafe trait Runtime: Sized + Send + Sync + 'static {
 /// The compiler is missing, and the cache has none of them.
 pub fn ready<R: Runtime>(platform: &Platform, sources: &[&Jit]) -> Result<(), Reason> {
     R::compiler().map(|_| ()).or_else(|reason| {
-        let arch = R::arch(platform);
+        let arch = platform.arch.to_string();
         let names: Vec<_> = sources.iter().map(|j| j.name()).collect();
         let cached = cache::Cache::of_user().is_ok_and(|c| c.has_any(&names, &arch));
         if cached { Ok(()) } else { Err(reason) }

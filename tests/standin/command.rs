@@ -4,7 +4,7 @@
 use kernels_standin::StandIn;
 
 fn main() {
-    let mut stand_in = StandIn::new();
+    let mut stand_in = StandIn::both();
     let mut args = std::env::args().skip(1).peekable();
     while let Some(arg) = args.peek().cloned() {
         match arg.split_once('=') {

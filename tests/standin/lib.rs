@@ -1,6 +1,6 @@
-//! A GPU that is not there, for tests: one shared library that stands in for libcuda, NVRTC and cuBLASLt. "Compiling" runs the host's
-//! C++ compiler over the very source that the program hands to NVRTC, "launching" runs it in a SIMT emulation (see
-//! `emulator/`). It is built when it is first asked for, by `g++`.
+//! A GPU that is not there, for tests: one shared library that stands in for libcuda, NVRTC and cuBLASLt, and for
+//! libamdhip64, hipRTC and hipBLASLt. "Compiling" runs the host's C++ compiler over the very source that the program hands to the
+//! vendor's, "launching" runs it in a SIMT emulation (see `emulator/`). It is built when it is first asked for, by `g++`.
 //!
 //! A library path is read when a process starts, so what runs on the stand-in is a process of its own:
 //! [`StandIn::command`], or for a test [`StandIn::test`].
@@ -16,46 +16,87 @@ const SOURCES: &[(&str, &str)] = &[
     ("device.h", include_str!("emulator/device.h")),
     ("device.cpp", include_str!("emulator/device.cpp")),
     ("cuda.cpp", include_str!("emulator/cuda.cpp")),
-    ("cublaslt.cpp", include_str!("emulator/cublaslt.cpp")),
+    ("hip.cpp", include_str!("emulator/hip.cpp")),
+    ("blaslt.cpp", include_str!("emulator/blaslt.cpp")),
 ];
 const INSIDE: &str = "STANDIN_INSIDE";
-const SANITIZER: &str = "-fsanitize=address -fno-omit-frame-pointer";
+const SANITIZER: &str = "-g -fsanitize=address -fno-omit-frame-pointer";
 
 /// How a process sees the stand-in.
 #[derive(Clone, Debug)]
 pub struct StandIn {
     settings: Vec<(String, String)>,
-    nvrtc: Nvrtc,
-    driver: bool,
-    cublaslt: bool,
+    /// The folders of libraries on the machine: driver and compiler of each vendor, and more.
+    drivers: Vec<&'static str>,
+    compilers: Vec<&'static str>,
+    libraries: Vec<&'static str>,
+    real_compiler: Option<PathBuf>,
+    hip5: bool,
     sanitized: bool,
     cache: Option<PathBuf>,
 }
 
-#[derive(Clone, Debug)]
-enum Nvrtc {
-    StandIn,
-    Real(PathBuf),
-    Missing,
-}
-
-impl Default for StandIn {
-    fn default() -> StandIn {
-        StandIn::new()
-    }
-}
-
 impl StandIn {
-    /// One device of compute capability 8.0, with a compiler, and a cache of compiled kernels that runs share.
-    pub fn new() -> StandIn {
+    fn of(drivers: &[&'static str], compilers: &[&'static str], libraries: &[&'static str]) -> StandIn {
         StandIn {
             settings: Vec::new(),
-            nvrtc: Nvrtc::StandIn,
-            driver: true,
-            cublaslt: true,
+            drivers: drivers.into(),
+            compilers: compilers.into(),
+            libraries: libraries.into(),
+            real_compiler: None,
+            hip5: false,
             sanitized: false,
             cache: None,
         }
+    }
+
+    /// One CUDA device of compute capability 8.0, with a compiler, and a cache of compiled kernels that runs share.
+    pub fn cuda() -> StandIn {
+        StandIn::of(&["libcuda.so.1"], &["libnvrtc.so.12"], &["libcublasLt.so.12"])
+    }
+
+    /// One ROCm device, gfx942 with wavefronts of 64, with a compiler, and a cache that runs share.
+    pub fn rocm() -> StandIn {
+        StandIn::of(&["libamdhip64.so.7"], &["libhiprtc.so.7"], &["libhipblaslt.so.1"])
+    }
+
+    /// The same as HIP 5 had it: one library for both, and the old layout of properties.
+    pub fn hip5() -> StandIn {
+        StandIn { hip5: true, ..StandIn::of(&["libamdhip64.so.5"], &[], &[]) }
+    }
+
+    /// Both devices, CUDA's and ROCm's, in one process.
+    pub fn both() -> StandIn {
+        let (cuda, rocm) = (StandIn::cuda(), StandIn::rocm());
+        StandIn::of(
+            &[cuda.drivers, rocm.drivers].concat(),
+            &[cuda.compilers, rocm.compilers].concat(),
+            &[cuda.libraries, rocm.libraries].concat(),
+        )
+    }
+
+    /// No compiler on the machine.
+    pub fn without_compiler(mut self) -> StandIn {
+        self.compilers.clear();
+        self
+    }
+
+    /// No cuBLASLt or hipBLASLt on the machine.
+    pub fn without_libraries(mut self) -> StandIn {
+        self.libraries.clear();
+        self
+    }
+
+    /// No driver on the machine.
+    pub fn without_driver(mut self) -> StandIn {
+        self.drivers.clear();
+        self
+    }
+
+    /// The real compiler, from its folder; what it makes does not run here.
+    pub fn real_compiler(mut self, folder: PathBuf) -> StandIn {
+        self.real_compiler = Some(folder);
+        self.without_compiler()
     }
 
     /// Sets one of the variables of `emulator/device.h`, without its prefix: `set("SEED", 7)`.
@@ -67,30 +108,6 @@ impl StandIn {
     /// Sets any other variable.
     pub fn variable(mut self, name: &str, value: impl ToString) -> StandIn {
         self.settings.push((name.into(), value.to_string()));
-        self
-    }
-
-    /// No compiler on the machine.
-    pub fn without_nvrtc(mut self) -> StandIn {
-        self.nvrtc = Nvrtc::Missing;
-        self
-    }
-
-    /// No cuBLASLt on the machine.
-    pub fn without_cublaslt(mut self) -> StandIn {
-        self.cublaslt = false;
-        self
-    }
-
-    /// No driver on the machine.
-    pub fn without_driver(mut self) -> StandIn {
-        self.driver = false;
-        self
-    }
-
-    /// The real compiler, from its folder; what it makes does not run here.
-    pub fn real_nvrtc(mut self, folder: PathBuf) -> StandIn {
-        self.nvrtc = Nvrtc::Real(folder);
         self
     }
 
@@ -111,28 +128,20 @@ impl StandIn {
     /// # Panics
     /// The stand-in cannot be built: there is no `g++`.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let built = build(self.sanitized);
-        let mut folders = Vec::new();
-        if self.driver {
-            folders.push(built.join("driver"));
-        }
-        if self.cublaslt {
-            folders.push(built.join("cublaslt"));
-        }
-        match &self.nvrtc {
-            Nvrtc::StandIn => folders.push(built.join("nvrtc")),
-            Nvrtc::Real(folder) => folders.push(folder.clone()),
-            Nvrtc::Missing => {}
-        }
+        let built = build(self.sanitized, self.hip5);
+        let present = [&self.drivers, &self.libraries, &self.compilers];
+        let mut folders: Vec<_> = present.into_iter().flatten().map(|name| built.join(name)).collect();
+        // Behind the driver's folder: a real compiler may bring a driver of its own.
+        folders.extend(self.real_compiler.clone());
         let mut command = Command::new(program);
         let cache = self.cache.clone().unwrap_or_else(|| built.join("cache"));
         command
             .env("LD_LIBRARY_PATH", std::env::join_paths(folders).unwrap_or_default())
             .env("KERNELS_CACHE_DIR", cache)
-            .env_remove("CUDA_HOME")
-            .env_remove("CUDA_PATH")
-            .env_remove("VIRTUAL_ENV")
-            .env_remove("CONDA_PREFIX");
+            .env("STANDIN_MADE", built.join("made"));
+        for place in ["CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HIP_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"] {
+            command.env_remove(place);
+        }
         if self.sanitized {
             command
                 .env("LD_PRELOAD", sanitizer())
@@ -172,11 +181,11 @@ fn sanitizer() -> String {
 }
 
 /// The folder with the library in it, under the names that programs look for.
-fn build(sanitized: bool) -> PathBuf {
+fn build(sanitized: bool, hip5: bool) -> PathBuf {
     let mut hash = Sha256::new();
     SOURCES.iter().for_each(|(_, text)| hash.update(text));
     let hash: String = hash.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
-    let kind = if sanitized { "-sanitized" } else { "" };
+    let kind = [if sanitized { "-sanitized" } else { "" }, if hip5 { "-hip5" } else { "" }].concat();
     let folder = target().join(format!("stand-in-{hash}{kind}"));
     if folder.exists() {
         return folder;
@@ -195,18 +204,22 @@ fn build(sanitized: bool) -> PathBuf {
     if sanitized {
         compiler.args(SANITIZER.split(' '));
     }
+    if hip5 {
+        compiler.arg("-DHIP5");
+    }
     compiler.arg(format!("-DEMU_HEADERS=\"{}\"", headers.display()));
-    let output =
-        compiler.args(["engine.cpp", "device.cpp", "cuda.cpp", "cublaslt.cpp", "-o", "stand-in.so"]).output();
+    let sources = SOURCES.iter().map(|(name, _)| name).filter(|name| name.ends_with(".cpp"));
+    let output = compiler.args(sources).args(["-o", "stand-in.so"]).output();
     let output = output.expect("the stand-in needs g++ (Debian: apt install g++)");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for (part, name) in
-        [("driver", "libcuda.so.1"), ("nvrtc", "libnvrtc.so.12"), ("cublaslt", "libcublasLt.so.12")]
-    {
-        std::fs::create_dir(aside.path().join(part)).expect("a folder");
-        // One file under both names, so that a process loads it once.
-        std::fs::hard_link(aside.path().join("stand-in.so"), aside.path().join(part).join(name))
-            .expect("a link");
+    std::fs::create_dir(aside.path().join("made")).expect("a folder");
+    for all in [StandIn::both(), StandIn::hip5()] {
+        for name in [all.drivers, all.compilers, all.libraries].concat() {
+            let folder = aside.path().join(name);
+            std::fs::create_dir(&folder).expect("a folder");
+            // One file under all names, so that a process loads it once.
+            std::fs::hard_link(aside.path().join("stand-in.so"), folder.join(name)).expect("a link");
+        }
     }
     if std::fs::rename(aside.path(), &folder).is_ok() {
         let _ = aside.keep();

@@ -13,6 +13,8 @@
 #endif
 #if defined(__GFX9__)
 static_assert(PK_WARP == 64, "gfx9 has 64 lanes");
+#elif defined(__AMDGCN__)
+static_assert(PK_WARP == 32, "kernels are compiled for wavefronts of 32 lanes from gfx10 on");
 #elif defined(__CUDA_ARCH__)
 static_assert(PK_WARP == 32, "CUDA has 32 lanes");
 #endif

@@ -35,10 +35,18 @@ PK_DEV float pk_load(f16 v) {
 #endif
 }
 PK_DEV float pk_load(f8 v) {
+#if defined(__gfx950__) || defined(__gfx1200__) || defined(__gfx1201__)
+    return __builtin_amdgcn_cvt_f32_fp8(v.x, 0);
+#elif defined(__gfx942__)
+    // This family's own 8-bit floats (fnuz) have another bias, so half of the value, and no negative zero or 0x7f.
+    if ((v.x & 0x7fu) == 0x7fu) return pk_nan();
+    return v.x == 0x80u ? -0.f : 2.f * __builtin_amdgcn_cvt_f32_fp8(v.x, 0);
+#else
     const u32 e = v.x >> 3 & 15u, m = v.x & 7u, sign = (u32)(v.x & 0x80u) << 24;
     if ((v.x & 0x7fu) == 0x7fu) return pk_nan();
     const float f = e == 0 ? (float)m * 0.001953125f : __uint_as_float((e + 120u) << 23 | m << 20);
     return __uint_as_float(__float_as_uint(f) | sign);
+#endif
 }
 
 // ---- from f32: to nearest, ties to even; 8-bit types saturate

@@ -17,7 +17,8 @@ macro_rules! scaled_op {
             $(#[doc = $doc])+
             #[doc = ""]
             #[doc = "`(a · bᵀ)[m, n] · scales_a[m] · scales_b[n] + bias[n]`, rounded once. The shape fact for"]
-            #[doc = "selection is the number of rows of `a`, up to the next power of two."]
+            #[doc = "selection is twice the number of rows of `a`, up to the next power of two; plus 1 where rows lie at"]
+            #[doc = "multiples of 16 bytes, and so many features are in each."]
             pub struct $op = $name {
                 #[doc = concat!("`[rows, in_features]`, ", $shown, "; rows may have a stride.")]
                 reads a,
@@ -158,8 +159,21 @@ pub(super) fn check(
     if let Some(bias) = bias {
         arg("bias", bias).like(output)?.shape(&[features.rows])?.rows()?;
     }
-    let key = Key::of(out.dtype()).with_weight(dtype).with_fact(super::product::row_class(rows.rows));
+    let aligned =
+        [a, b, out].iter().all(rows_lie_at_16_bytes) && rows.cols % 16 == 0 && features.rows % 16 == 0;
+    let fact = 2 * super::product::row_class(rows.rows).min(1024) + usize::from(aligned);
+    let key = Key::of(out.dtype()).with_weight(dtype).with_fact(fact);
     Ok(Valid { key, empty: rows.rows == 0 || features.rows == 0 })
+}
+
+fn rows_lie_at_16_bytes(view: &View<'_>) -> bool {
+    let stride = view.rows().map_or(0, |rows| rows.stride * view.dtype().block_bytes());
+    view.as_ptr::<u8>().addr() % 16 == 0 && stride % 16 == 0
+}
+
+/// Whether rows of such a call lie at multiples of 16 bytes, and both numbers of features are multiples of 16.
+pub fn rows_are_aligned(key: &Key) -> bool {
+    key.fact % 2 == 1
 }
 
 /// # Safety
@@ -199,6 +213,8 @@ pub(super) fn cases(dtype: DType) -> Vec<Case<(usize, bool)>> {
             ([1, 1, 1], 0),
             ([2, 3, 0], 0),
             ([64, 130, 576], 0),
+            // As libraries want it: features in sixteens, rows at multiples of 16 bytes.
+            ([21, 48, 96], 16),
         ] {
             cases.push(case(out, dtype, size, gap, gap == 0));
         }

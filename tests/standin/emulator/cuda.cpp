@@ -50,14 +50,8 @@ API(cuStreamDestroy_v2, (P s), { drop_stream((Stream*)s); return SUCCESS; })
 API(cuStreamSynchronize, (P s), { NOT_IN_CAPTURE Stream* q = stream_of(s); return flush(q, q->queued); })
 API(cuStreamWaitEvent, (P s, P e, U), { auto* v = (Event*)e; if (v->stream) push(stream_of(s), Op{Op::WAIT, nullptr, v->stream, v->until}); return SUCCESS; })
 API(cuStreamIsCapturing, (P s, int* v), { *v = stream_of(s)->capturing; return SUCCESS; })
-API(cuStreamBeginCapture_v2, (P s, int), { auto* q = stream_of(s); q->capturing = true; q->broken = false; q->captured.clear(); return SUCCESS; })
-API(cuStreamEndCapture, (P s, P* g), {
-    auto* q = stream_of(s);
-    q->capturing = false;
-    if (q->broken) { *g = nullptr; return 901; }
-    *g = new std::vector<Op>(std::move(q->captured));
-    return SUCCESS;
-})
+API(cuStreamBeginCapture_v2, (P s, int), { begin_capture(stream_of(s)); return SUCCESS; })
+API(cuStreamEndCapture, (P s, P* g), { return end_capture(stream_of(s), g); })
 API(cuGraphInstantiateWithFlags, (P* x, P g, unsigned long long), { *x = new std::vector<Op>(*(std::vector<Op>*)g); return SUCCESS; })
 API(cuGraphLaunch, (P x, P s), { launch_graph(stream_of(s), *(std::vector<Op>*)x); return SUCCESS; })
 API(cuGraphDestroy, (P g), { delete (std::vector<Op>*)g; return SUCCESS; })
@@ -130,7 +124,7 @@ extern "C" int nvrtcCreateProgram(Program** p, const char* source, const char*, 
 extern "C" int nvrtcDestroyProgram(Program** p) { delete *p; *p = nullptr; return 0; }
 extern "C" int nvrtcCompileProgram(Program* p, int n, const char* const* options) {
     { std::lock_guard<std::recursive_mutex> guard(lock()); if (int e = enter("nvrtcCompileProgram")) return e; }
-    return compile(*p, std::vector<std::string>(options, options + n), 32) ? 0 : 6;
+    return compile(*p, std::vector<std::string>(options, options + n), "sm_") ? 0 : 6;
 }
 extern "C" int nvrtcGetProgramLogSize(Program* p, size_t* n) { *n = p->log.size() + 1; return 0; }
 extern "C" int nvrtcGetProgramLog(Program* p, char* s) { memcpy(s, p->log.c_str(), p->log.size() + 1); return 0; }

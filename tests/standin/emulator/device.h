@@ -2,7 +2,7 @@
 // that run in the emulation. Meaner than hardware where a program may rely on luck: work that nobody waits for never
 // runs, streams run apart as far as events let them, new memory holds 0xFF, and its end is guarded.
 //
-// Settings, from the environment: STANDIN_DEVICES, STANDIN_CC (80), STANDIN_MEMORY_MB, STANDIN_DRIVER (13000),
+// Settings, from the environment: STANDIN_DEVICES, STANDIN_CC (80), STANDIN_GFX (gfx942:sramecc+:xnack-), STANDIN_MEMORY_MB, STANDIN_DRIVER and STANDIN_CUBLASLT (versions),
 // STANDIN_SEED (schedule of the emulation), STANDIN_MUTATE=from=>to (a fault put into kernel sources), STANDIN_FAIL=call:nth:code[,...], STANDIN_TRACE.
 #pragma once
 #include "engine.h"
@@ -19,7 +19,8 @@ namespace device {
 // Numbers that CUresult and hipError_t share.
 enum Code {
     SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
-    NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, CAPTURE_UNSUPPORTED = 900
+    NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719,
+    INVALID_DEVICE_FUNCTION = 98, NOT_SUPPORTED = 801, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901
 };
 
 std::string setting(const char* name, const char* otherwise);
@@ -56,6 +57,9 @@ int flush(Stream* s, uint64_t until);
 int flush_all();
 // Whether a call that waits or allocates breaks a capture.
 bool capturing();
+// What is queued goes to a graph until the end, which is an error where a call could not be part of it.
+void begin_capture(Stream* s);
+int end_capture(Stream* s, void** graph);
 void launch_graph(Stream* s, const std::vector<Op>& ops);
 
 int allocate(uintptr_t* out, size_t bytes, bool host);
@@ -76,11 +80,12 @@ int load(const uint8_t* image, Module** out);
 int find(Module* m, const char* name, Kernel** out);
 int launch(Kernel* k, pk_dim grid, pk_dim block, unsigned dynamic, Stream* s, void** args);
 
-// "Compiles" a portable kernel with the host's C++ compiler.
+// "Compiles" a portable kernel with the host's C++ compiler, or takes what that made of the same text before.
 struct Program {
     std::string source, log;
     std::vector<std::pair<std::string, std::string>> headers;
     std::vector<uint8_t> code;
 };
-bool compile(Program& p, const std::vector<std::string>& options, unsigned warp);
+// Architectures that begin otherwise than `archs` are an error.
+bool compile(Program& p, const std::vector<std::string>& options, const std::string& archs);
 }

@@ -121,6 +121,21 @@ PK_DEV int pk_dot4(int a, int b, int c) {
     return c;
 }
 
+// What AMD's instruction makes of an 8-bit float: OCP's e4m3 on gfx950 and gfx12, before them e4m3fnuz (bias 8; 0x80 is the
+// only NaN).
+PK_DEV float __builtin_amdgcn_cvt_f32_fp8(unsigned v, int) {
+    const int e = v >> 3 & 15, m = v & 7;
+#if defined(__gfx942__)
+    if (v == 0x80) return NAN;
+    const int bias = 8;
+#else
+    if ((v & 0x7f) == 0x7f) return NAN;
+    const int bias = 7;
+#endif
+    const float a = e ? ldexpf(8 + m, e - bias - 3) : ldexpf(m, 1 - bias - 3);
+    return v & 0x80 ? -a : a;
+}
+
 // Asynchronous copies land when they are waited for, as late as a device may.
 PK_DEV void pk_async_copy16(void* to, const void* from) { pk_me()->api->async_copy(to, from, 16); }
 PK_DEV void pk_async_commit() { pk_me()->api->async_commit(); }

@@ -1,35 +1,40 @@
-//! The device seam over cudarc.
+//! The device seam over a vendor's driver.
 
-use crate::context::Context;
-use crate::platform;
-use cudarc::driver::{result, sys};
+use crate::host::context::Context;
+use crate::host::vendor::Vendor;
 use kernels_core::{DeviceKind, Driver, DriverError, Platform, Reason, Stream};
+use std::marker::PhantomData;
 
-/// The driver, for manifests.
-pub static CUDA: Cuda = Cuda(());
+/// A vendor's driver as the core takes it: `pub static CUDA: GpuDriver<Cuda> = GpuDriver::new();`.
+pub struct GpuDriver<V>(PhantomData<V>);
 
-/// The CUDA driver's type.
-pub struct Cuda(());
+impl<V> GpuDriver<V> {
+    /// For a manifest.
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> GpuDriver<V> {
+        GpuDriver(PhantomData)
+    }
+}
 
-// SAFETY: what `probe` says comes from the CUDA driver; its allocations are aligned to at least 256 bytes.
-unsafe impl Driver for Cuda {
+// SAFETY: `Vendor` promises what `probe` says and how memory is aligned.
+unsafe impl<V: Vendor> Driver for GpuDriver<V> {
     fn kind(&self) -> DeviceKind {
-        DeviceKind::CUDA
+        V::KIND
     }
 
     fn name(&self) -> &'static str {
-        "cudarc"
+        V::NAME
     }
 
     fn probe(&self) -> Result<Vec<Platform>, Reason> {
-        platform::probe()
+        V::probe()
     }
 
     fn alloc(&self, device: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, DriverError> {
         if bytes == 0 {
             return Ok(std::ptr::without_provenance_mut(256));
         }
-        let context = Context::of(device)?;
+        let context = Context::<V>::of(device)?;
         let _current = context.enter()?;
         let refused = |e| match context.blame(e) {
             DriverError::Words(words) => DriverError::Words(format!("{bytes} bytes refused ({words})")),
@@ -37,31 +42,22 @@ unsafe impl Driver for Cuda {
         };
         // SAFETY: the size is not zero; the memory is written before it is read by `Tensor`'s contract.
         unsafe {
-            let ptr = match context.pools {
-                true => result::malloc_async(context.stream(), bytes),
-                false => result::malloc_sync(bytes),
-            }
-            .map_err(refused)?;
+            let at = V::alloc(bytes, context.pool()).map_err(refused)?;
             if zeroed {
-                result::memset_d8_async(ptr, 0, bytes, context.stream()).map_err(|e| context.blame(e))?;
+                V::zero(at, bytes, context.stream()).map_err(|e| context.blame(e))?;
             }
-            Ok(std::ptr::with_exposed_provenance_mut(ptr as usize))
+            Ok(std::ptr::with_exposed_provenance_mut(at as usize))
         }
     }
 
     unsafe fn free(&self, device: u32, ptr: *mut u8, bytes: usize) {
         if bytes > 0
-            && let Ok(context) = Context::of(device)
+            && let Ok(context) = Context::<V>::of(device)
             && let Ok(_current) = context.enter()
         {
             // SAFETY: by contract, allocated above. The order of the stream lets queued work finish first; without
-            // pools cuMemFree waits for the device. An error means that the context is gone, and the memory with it.
-            let _ = unsafe {
-                match context.pools {
-                    true => result::free_async(address(ptr), context.stream()),
-                    false => result::free_sync(address(ptr)),
-                }
-            };
+            // pools the driver waits for the device. An error means that the context is gone, and the memory with it.
+            let _ = unsafe { V::free(address(ptr), context.pool()) };
         }
     }
 
@@ -69,7 +65,7 @@ unsafe impl Driver for Cuda {
         if src.is_empty() {
             return Ok(());
         }
-        let context = Context::of(device)?;
+        let context = Context::<V>::of(device)?;
         let _current = context.enter()?;
         // SAFETY: by contract.
         unsafe { context.staging().upload(address(dst), src, context.stream()) }.map_err(|e| context.blame(e))
@@ -79,7 +75,7 @@ unsafe impl Driver for Cuda {
         if dst.is_empty() {
             return Ok(());
         }
-        let context = Context::of(device)?;
+        let context = Context::<V>::of(device)?;
         let _current = context.enter()?;
         // SAFETY: by contract.
         unsafe { context.staging().download(dst, address(src.cast_mut()), context.stream()) }
@@ -88,19 +84,19 @@ unsafe impl Driver for Cuda {
     }
 
     fn synchronize(&self, device: u32) -> Result<(), DriverError> {
-        let context = Context::of(device)?;
+        let context = Context::<V>::of(device)?;
         let _current = context.enter()?;
         context.wait()
     }
 
     unsafe fn switch_stream(&self, device: u32, to: Stream) -> Result<(), DriverError> {
-        let context = Context::of(device)?;
+        let context = Context::<V>::of(device)?;
         let _current = context.enter()?;
         // SAFETY: passed on.
         Ok(unsafe { context.switch(to) }?)
     }
 }
 
-fn address(ptr: *mut u8) -> sys::CUdeviceptr {
-    ptr.expose_provenance() as sys::CUdeviceptr
+fn address(ptr: *mut u8) -> u64 {
+    ptr.expose_provenance() as u64
 }

@@ -1,41 +1,34 @@
 //! Pinned memory between host and device: a copy through it needs no wait on the host's side.
 
-use crate::words::words;
-use cudarc::driver::{result, sys};
+use crate::host::vendor::{Handle, Outcome, Vendor};
+use std::marker::PhantomData;
 
 /// Bytes of one of the two parts. A weight goes through in turns, so that the host fills one part while the device
 /// reads the other.
 const PART: usize = 4 << 20;
 
 /// Two pinned parts, each with the event of its last copy.
-pub(crate) struct Staging {
-    parts: [(*mut u8, sys::CUevent); 2],
+pub(crate) struct Staging<V> {
+    parts: [(*mut u8, Handle); 2],
     /// The part in use, and how many bytes of it are.
     now: usize,
     used: usize,
+    vendor: PhantomData<V>,
 }
 
 // SAFETY: pinned memory and events may be used from any thread, one at a time.
-unsafe impl Send for Staging {}
+unsafe impl<V: Vendor> Send for Staging<V> {}
 
-impl Staging {
+impl<V: Vendor> Staging<V> {
     /// # Safety
     /// Used while the device's context is current.
     ///
     /// # Errors
-    /// In the driver's words.
-    pub unsafe fn new() -> Result<Staging, String> {
-        let part = || -> Result<_, String> {
-            // SAFETY: by contract.
-            unsafe {
-                let memory =
-                    result::malloc_host(PART, sys::CU_MEMHOSTALLOC_PORTABLE).map_err(words)?.cast::<u8>();
-                let event =
-                    result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(words)?;
-                Ok((memory, event))
-            }
-        };
-        Ok(Staging { parts: [part()?, part()?], now: 0, used: 0 })
+    /// The driver's.
+    pub unsafe fn new() -> Outcome<Staging<V>, V> {
+        // SAFETY: by contract.
+        let part = || -> Outcome<_, V> { unsafe { Ok((V::alloc_host(PART)?, V::new_event()?)) } };
+        Ok(Staging { parts: [part()?, part()?], now: 0, used: 0, vendor: PhantomData })
     }
 
     /// Room for `bytes`, at most [`PART`], and the event to record behind its copy. Small copies share a part, so only
@@ -43,11 +36,11 @@ impl Staging {
     ///
     /// # Safety
     /// The device's context is current.
-    unsafe fn room(&mut self, bytes: usize) -> Result<(*mut u8, sys::CUevent), result::DriverError> {
+    unsafe fn room(&mut self, bytes: usize) -> Outcome<(*mut u8, Handle), V> {
         if self.used + bytes > PART {
             (self.now, self.used) = (1 - self.now, 0);
             // SAFETY: a live event.
-            unsafe { result::event::synchronize(self.parts[self.now].1)? };
+            unsafe { V::wait_for_event(self.parts[self.now].1)? };
         }
         let (part, event) = self.parts[self.now];
         // SAFETY: inside the part.
@@ -63,20 +56,14 @@ impl Staging {
     ///
     /// # Errors
     /// The driver's.
-    pub unsafe fn upload(
-        &mut self,
-        dst: sys::CUdeviceptr,
-        src: &[u8],
-        stream: sys::CUstream,
-    ) -> Result<(), result::DriverError> {
+    pub unsafe fn upload(&mut self, dst: u64, src: &[u8], stream: Handle) -> Outcome<(), V> {
         for (i, chunk) in src.chunks(PART).enumerate() {
             // SAFETY: the room is free, and the chunk's size; the copy is inside `dst`.
             unsafe {
                 let (at, event) = self.room(chunk.len())?;
                 at.copy_from_nonoverlapping(chunk.as_ptr(), chunk.len());
-                let pinned = std::slice::from_raw_parts(at, chunk.len());
-                result::memcpy_htod_async(dst + (i * PART) as u64, pinned, stream)?;
-                result::event::record(event, stream)?;
+                V::to_device(dst + (i * PART) as u64, at, chunk.len(), stream)?;
+                V::record(event, stream)?;
             }
         }
         Ok(())
@@ -89,20 +76,14 @@ impl Staging {
     ///
     /// # Errors
     /// The driver's, and those of earlier work.
-    pub unsafe fn download(
-        &mut self,
-        dst: &mut [u8],
-        src: sys::CUdeviceptr,
-        stream: sys::CUstream,
-    ) -> Result<(), result::DriverError> {
+    pub unsafe fn download(&mut self, dst: &mut [u8], src: u64, stream: Handle) -> Outcome<(), V> {
         for (i, chunk) in dst.chunks_mut(PART).enumerate() {
             // SAFETY: as in `upload`; the room is read after its copy is done.
             unsafe {
                 let (at, event) = self.room(chunk.len())?;
-                let pinned = std::slice::from_raw_parts_mut(at, chunk.len());
-                result::memcpy_dtoh_async(pinned, src + (i * PART) as u64, stream)?;
-                result::event::record(event, stream)?;
-                result::event::synchronize(event)?;
+                V::to_host(at, src + (i * PART) as u64, chunk.len(), stream)?;
+                V::record(event, stream)?;
+                V::wait_for_event(event)?;
                 chunk.as_mut_ptr().copy_from_nonoverlapping(at, chunk.len());
             }
         }

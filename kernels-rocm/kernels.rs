@@ -1,0 +1,3 @@
+//! Every op on hipRTC.
+
+kernels_gpu::register!(crate::Hiprtc);

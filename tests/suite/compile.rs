@@ -1,0 +1,71 @@
+//! Every kernel through the vendor's own compiler, for every architecture: it needs no GPU. A script brings the library
+//! from PyPI, and a variable says where it is; without it this says so and checks nothing. `KERNELS_TEST_ARCHS` asks for
+//! the grid of all kernels on the architectures that it lists; without it, all kernels for one, and those of the bench
+//! cases for the others.
+
+use crate::Suite;
+use crate::cases::{BENCHES, PARITY, kernels_for};
+use kernels_core::Platform;
+use kernels_gpu::Runtime;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Runs the body of a test with the real compiler beside the stand-in's driver, so that there is a device to ask for
+/// kernels; says whether this is the place.
+pub fn with_real_compiler<S: Suite>(test: &str) -> bool {
+    let folder = std::env::var_os(S::REAL.variable).filter(|f| !f.is_empty());
+    let Some(folder) = folder else {
+        eprintln!("SKIPPED: {} is not set; `{}` says to what", S::REAL.variable, S::REAL.script);
+        return false;
+    };
+    S::stand_in().real_compiler(folder.into()).test(test)
+}
+
+pub fn every_kernel_compiles<S: Suite>() {
+    if !with_real_compiler::<S>("every_kernel_compiles") {
+        return;
+    }
+    let benched = kernels_for::<S>("*", BENCHES, |_| true);
+    let mut wanted = kernels_for::<S>("*", PARITY, |_| true);
+    let new = |w: &kernels_gpu::Wanted| wanted.iter().all(|v| v.program().stem() != w.program().stem());
+    let more: Vec<_> = kernels_for::<S>("*", BENCHES, |_| true).into_iter().filter(new).collect();
+    wanted.extend(more);
+    let grid = std::env::var("KERNELS_TEST_ARCHS").ok().filter(|g| !g.is_empty());
+    let archs: Vec<String> = match &grid {
+        Some(grid) => grid.split(',').map(String::from).collect(),
+        None => S::REAL.archs.iter().map(|a| a.to_string()).collect(),
+    };
+    let of = |i: usize| if i == 0 || grid.is_some() { &wanted } else { &benched };
+    let jobs: Vec<_> = archs
+        .iter()
+        .enumerate()
+        .flat_map(|(i, arch)| of(i).iter().map(move |w| (arch, w)))
+        // Nobody asks for kernels of tensor cores where there are none.
+        .filter(|(arch, w)| (S::REAL.has_mma)(arch) || !w.program().source.name.contains("mma"))
+        .collect();
+    println!("{} for {} kernels on {}", S::Runtime::compiler().unwrap(), wanted.len(), archs.join(", "));
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
+            scope.spawn(|| {
+                while let Some((arch, wanted)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let platform = Platform::described(arch).expect("an architecture");
+                    let image = S::Runtime::compile(wanted.program(), &platform);
+                    // Code for the device itself: the driver has nothing left to compile.
+                    let fault = match image {
+                        Ok(image) if image.starts_with(b"\x7fELF") && image[18..20] == S::REAL.machine => {
+                            continue;
+                        }
+                        Ok(_) => "no code for a device".to_string(),
+                        Err(log) => log,
+                    };
+                    failures.lock().unwrap().push(format!("{} for {arch}:\n{fault}", wanted.program()));
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    let first = failures[..failures.len().min(5)].join("\n");
+    assert!(failures.is_empty(), "{} of {} failed, the first:\n{first}", failures.len(), jobs.len());
+    println!("{} compilations, none failed", jobs.len());
+}
