@@ -12,7 +12,7 @@ mod runtime;
 mod vendor;
 
 pub use kernels_gpu::warm_up;
-pub use runtime::{Nvrtc, Resources, resources};
+pub use runtime::Nvrtc;
 pub use vendor::{Cuda, CudaError};
 
 use kernels_core::{Backend, Device, Error};

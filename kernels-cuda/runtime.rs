@@ -3,7 +3,7 @@
 use crate::nvrtc::{Target, nvrtc};
 use crate::vendor::Cuda;
 use kernels_core::{Arch, Backend, Platform, Reason};
-use kernels_gpu::{Program, Runtime};
+use kernels_gpu::{Program, Resources, Runtime};
 
 /// The `nvrtc` backend's runtime.
 pub struct Nvrtc;
@@ -19,6 +19,18 @@ impl Runtime for Nvrtc {
     fn compile(program: &Program, platform: &Platform) -> Result<Vec<u8>, String> {
         compile(program, platform, None).map(|(image, _)| image)
     }
+
+    fn resources(program: &Program, platform: &Platform) -> Result<Resources, String> {
+        let (_, log) = compile(program, platform, Some("--ptxas-options=-v"))?;
+        // "48 bytes stack frame", "Used 96 registers", "7760 bytes smem"
+        let before = |unit: &str| {
+            let (head, _) = log.split_once(unit)?;
+            head.rsplit([' ', ',']).find(|w| !w.is_empty())?.parse().ok()
+        };
+        let registers = before(" registers").ok_or_else(|| format!("no registers in: {log}"))?;
+        let local = before(" bytes stack frame").unwrap_or(0);
+        Ok(Resources { registers, local, shared: before(" bytes smem").unwrap_or(0) })
+    }
 }
 
 fn compile(program: &Program, platform: &Platform, more: Option<&str>) -> Result<(Vec<u8>, String), String> {
@@ -28,33 +40,6 @@ fn compile(program: &Program, platform: &Platform, more: Option<&str>) -> Result
     let file = format!("{}.cu", program.source.name);
     let target = target(&platform.arch, &nvrtc.archs)?;
     nvrtc.compile((&file, program.source.text), flags, &target)
-}
-
-/// What a kernel takes of a multiprocessor, as the assembler says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resources {
-    /// Registers of a thread.
-    pub registers: u32,
-    /// Bytes of local memory of a thread: arrays that registers cannot hold, and spilled registers.
-    pub local: u32,
-    /// Bytes of shared memory that the kernel declares.
-    pub shared: u32,
-}
-
-/// Compiles a kernel, and says what it takes; for whoever tunes one.
-///
-/// # Errors
-/// The compiler's log, or that it says nothing of resources.
-pub fn resources(program: &Program, platform: &Platform) -> Result<Resources, String> {
-    let (_, log) = compile(program, platform, Some("--ptxas-options=-v"))?;
-    // "48 bytes stack frame", "Used 96 registers", "7760 bytes smem"
-    let before = |unit: &str| {
-        let (head, _) = log.split_once(unit)?;
-        head.rsplit([' ', ',']).find(|w| !w.is_empty())?.parse().ok()
-    };
-    let registers = before(" registers").ok_or_else(|| format!("no registers in: {log}"))?;
-    let local = before(" bytes stack frame").unwrap_or(0);
-    Ok(Resources { registers, local, shared: before(" bytes smem").unwrap_or(0) })
 }
 
 /// Code for the device itself where NVRTC knows it; for a newer one PTX of the newest that it knows, which the driver

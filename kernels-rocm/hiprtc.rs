@@ -5,7 +5,7 @@ use crate::platform::version;
 use crate::vendor::Rocm;
 use kernels_core::{Arch, Backend, Platform, Reason};
 use kernels_gpu::host::{Rtc, Unit, library};
-use kernels_gpu::{Program, Runtime, entry_points};
+use kernels_gpu::{Program, Resources, Runtime, entry_points};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
 
@@ -63,35 +63,53 @@ impl Runtime for Hiprtc {
     fn compiler() -> Result<String, Reason> {
         static NAME: OnceLock<Result<String, Reason>> = OnceLock::new();
         let name = || {
+            let api = api()?;
+            // It says 9.0 of itself in every release; the runtime that it comes with tells them apart.
+            if let Ok(hip) = hip() {
+                return Ok(format!("hiprtc {}", version(hip)));
+            }
             let (mut major, mut minor) = (0, 0);
             // SAFETY: writes two integers.
-            unsafe { (api()?.hiprtcVersion)(&mut major, &mut minor) };
-            // It says 9.0 of itself in every release; the runtime that it comes with tells them apart.
-            Ok(match hip() {
-                Ok(hip) => format!("hiprtc {major}.{minor} ({})", version(hip)),
-                Err(_) => format!("hiprtc {major}.{minor}"),
-            })
+            unsafe { (api.hiprtcVersion)(&mut major, &mut minor) };
+            Ok(format!("hiprtc {major}.{minor}"))
         };
         NAME.get_or_init(name).clone()
     }
 
     fn compile(program: &Program, platform: &Platform) -> Result<Vec<u8>, String> {
-        let api = api().map_err(|r| r.to_string())?;
-        let Arch::Gfx(gfx) = &platform.arch else {
-            return Err(format!("{} is no gfx name, for which hipRTC could compile", platform.arch));
-        };
-        let mut flags = program.flags(platform.warp_width);
-        flags.push(format!("--gpu-architecture={gfx}"));
-        let file = format!("{}.cu", program.source.name);
-        let rtc = Rtc {
-            name: "hipRTC",
-            create: api.hiprtcCreateProgram,
-            compile: api.hiprtcCompileProgram,
-            log: (api.hiprtcGetProgramLogSize, api.hiprtcGetProgramLog),
-            destroy: api.hiprtcDestroyProgram,
-        };
-        let image = (api.hiprtcGetCodeSize as _, api.hiprtcGetCode as _, "code object");
-        let unit = Unit { file: &file, text: program.source.text, flags: &flags, image };
-        rtc.compile(&unit).map(|(image, _)| image)
+        compile(program, platform, None).map(|(image, _)| image)
     }
+
+    fn resources(program: &Program, platform: &Platform) -> Result<Resources, String> {
+        let (_, log) = compile(program, platform, Some("-Rpass-analysis=kernel-resource-usage"))?;
+        // "remark:     VGPRs: 116 [-Rpass..", "ScratchSize [bytes/lane]: 0", "LDS Size [bytes/block]: 7760"
+        let after = |name: &str| {
+            let (_, rest) = log.split_once(name).ok_or_else(|| format!("no {name} in: {log}"))?;
+            let number = rest.trim_start().split([' ', '\n']).next().unwrap_or_default();
+            number.parse().map_err(|_| format!("{name} is {number:?}"))
+        };
+        let (registers, local) = (after(" VGPRs:")?, after("ScratchSize [bytes/lane]:")?);
+        Ok(Resources { registers, local, shared: after("LDS Size [bytes/block]:")? })
+    }
+}
+
+fn compile(program: &Program, platform: &Platform, more: Option<&str>) -> Result<(Vec<u8>, String), String> {
+    let api = api().map_err(|r| r.to_string())?;
+    let Arch::Gfx(gfx) = &platform.arch else {
+        return Err(format!("{} is no gfx name, for which hipRTC could compile", platform.arch));
+    };
+    let mut flags = program.flags(platform.warp_width);
+    flags.push(format!("--gpu-architecture={gfx}"));
+    flags.extend(more.map(String::from));
+    let file = format!("{}.cu", program.source.name);
+    let rtc = Rtc {
+        name: "hipRTC",
+        create: api.hiprtcCreateProgram,
+        compile: api.hiprtcCompileProgram,
+        log: (api.hiprtcGetProgramLogSize, api.hiprtcGetProgramLog),
+        destroy: api.hiprtcDestroyProgram,
+    };
+    let image = (api.hiprtcGetCodeSize as _, api.hiprtcGetCode as _, "code object");
+    let unit = Unit { file: &file, text: program.source.text, flags: &flags, image };
+    rtc.compile(&unit)
 }

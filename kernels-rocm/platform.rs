@@ -39,16 +39,16 @@ pub(crate) fn probe() -> Result<Vec<Platform>, Reason> {
     if count == 0 {
         return Err(Reason::NoDevice { detail: "the ROCm runtime sees no GPU".into() });
     }
-    let version = version(hip);
+    let version = format!("HIP {}", version(hip));
     (0..count).map(|i| describe(hip, i, &version)).collect()
 }
 
-/// HIP's version: `HIP 6.2.41133`, which it encodes as 60241133.
+/// HIP's version: `6.2.41133`, which it encodes as 60241133.
 pub(crate) fn version(hip: &Hip) -> String {
     let mut version = 0;
     // SAFETY: writes one integer.
     unsafe { (hip.hipRuntimeGetVersion)(&mut version) };
-    format!("HIP {}.{}.{}", version / 10_000_000, version / 100_000 % 100, version % 100_000)
+    format!("{}.{}.{}", version / 10_000_000, version / 100_000 % 100, version % 100_000)
 }
 
 fn describe(hip: &Hip, ordinal: c_int, version: &str) -> Result<Platform, Reason> {

@@ -52,7 +52,7 @@ fn vendors() -> Vec<Vendor> {
         kind: "rocm",
         backend: "hiprtc-",
         arch: "gfx942",
-        compiler: "hiprtc_9.0_(HIP_6.3.42134)",
+        compiler: "hiprtc_6.3.42134",
         compile: "hiprtcCompileProgram",
         no_device: "hipErrorNoDevice",
         driver: ["libamdhip64.so.7", "install ROCm"],

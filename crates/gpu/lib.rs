@@ -31,7 +31,7 @@ pub use jit::Jit;
 pub use launch::{Gpu, Grid, Param, Params};
 pub use program::{HEADERS, Options, Program, Source};
 pub use report::{Report, op_number, op_of};
-pub use runtime::{Runtime, ready};
+pub use runtime::{Resources, Runtime, ready};
 pub use warm::{Wanted, load, wanted, warm_up};
 
 #[doc(hidden)]

@@ -27,6 +27,23 @@ pub trait Runtime: Sized + Send + Sync + 'static {
     /// # Errors
     /// The compiler's log.
     fn compile(program: &Program, platform: &Platform) -> Result<Vec<u8>, String>;
+
+    /// What a program takes of a multiprocessor; for whoever tunes one.
+    ///
+    /// # Errors
+    /// The compiler's log, or that it says nothing of resources.
+    fn resources(program: &Program, platform: &Platform) -> Result<Resources, String>;
+}
+
+/// What a kernel takes of a multiprocessor, as its compiler says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resources {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of local memory of a thread: arrays that registers cannot hold, and spilled registers.
+    pub local: u32,
+    /// Bytes of shared memory that the kernel declares.
+    pub shared: u32,
 }
 
 /// A function of `image` on a device; it stays loaded.

@@ -1,18 +1,17 @@
 //! Every kernel through the vendor's own compiler, for every architecture: it needs no GPU. A script brings the library
 //! from PyPI, and a variable says where it is; without it this says so and checks nothing. `KERNELS_TEST_ARCHS` asks for
-//! the grid of all kernels on the architectures that it lists; without it, all kernels for one, and those of the bench
-//! cases for the others.
+//! the grid of all kernels on the architectures that it lists; without it, some kernels are compiled for some of them.
 
 use crate::Suite;
 use crate::cases::{BENCHES, PARITY, kernels_for};
 use kernels_core::Platform;
-use kernels_gpu::Runtime;
+use kernels_gpu::{Runtime, Wanted};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs the body of a test with the real compiler beside the stand-in's driver, so that there is a device to ask for
 /// kernels; says whether this is the place.
-pub fn with_real_compiler<S: Suite>(test: &str) -> bool {
+fn with_real_compiler<S: Suite>(test: &str) -> bool {
     let folder = std::env::var_os(S::REAL.variable).filter(|f| !f.is_empty());
     let Some(folder) = folder else {
         eprintln!("SKIPPED: {} is not set; `{}` says to what", S::REAL.variable, S::REAL.script);
@@ -27,23 +26,25 @@ pub fn every_kernel_compiles<S: Suite>() {
     }
     let benched = kernels_for::<S>("*", BENCHES, |_| true);
     let mut wanted = kernels_for::<S>("*", PARITY, |_| true);
-    let new = |w: &kernels_gpu::Wanted| wanted.iter().all(|v| v.program().stem() != w.program().stem());
+    let new = |w: &Wanted| wanted.iter().all(|v| v.program().stem() != w.program().stem());
     let more: Vec<_> = kernels_for::<S>("*", BENCHES, |_| true).into_iter().filter(new).collect();
     wanted.extend(more);
     let grid = std::env::var("KERNELS_TEST_ARCHS").ok().filter(|g| !g.is_empty());
-    let archs: Vec<String> = match &grid {
-        Some(grid) => grid.split(',').map(String::from).collect(),
-        None => S::REAL.archs.iter().map(|a| a.to_string()).collect(),
-    };
-    let of = |i: usize| if i == 0 || grid.is_some() { &wanted } else { &benched };
-    let jobs: Vec<_> = archs
-        .iter()
-        .enumerate()
-        .flat_map(|(i, arch)| of(i).iter().map(move |w| (arch, w)))
-        // Nobody asks for kernels of tensor cores where there are none.
-        .filter(|(arch, w)| (S::REAL.has_mma)(arch) || !w.program().source.name.contains("mma"))
-        .collect();
-    println!("{} for {} kernels on {}", S::Runtime::compiler().unwrap(), wanted.len(), archs.join(", "));
+    let mut jobs: Vec<(&str, &Wanted)> = Vec::new();
+    match &grid {
+        Some(grid) => jobs.extend(grid.split(',').flat_map(|arch| wanted.iter().map(move |w| (arch, w)))),
+        None => {
+            jobs.extend(S::REAL.all.iter().flat_map(|arch| wanted.iter().map(move |w| (*arch, w))));
+            let (others, each) = S::REAL.some;
+            for (i, arch) in others.iter().enumerate() {
+                jobs.extend(benched.iter().skip(i % each).step_by(each).map(|w| (*arch, w)));
+            }
+        }
+    }
+    // Nobody asks for kernels of tensor cores where there are none.
+    jobs.retain(|(arch, w)| (S::REAL.has_mma)(arch) || !w.program().source.name.contains("mma"));
+    let archs: std::collections::BTreeSet<_> = jobs.iter().map(|(arch, _)| *arch).collect();
+    println!("{}: {} of {} kernels on {archs:?}", S::Runtime::compiler().unwrap(), jobs.len(), wanted.len());
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
@@ -68,4 +69,29 @@ pub fn every_kernel_compiles<S: Suite>() {
     let first = failures[..failures.len().min(5)].join("\n");
     assert!(failures.is_empty(), "{} of {} failed, the first:\n{first}", failures.len(), jobs.len());
     println!("{} compilations, none failed", jobs.len());
+}
+
+/// Kernels that every token goes through keep what they work on in registers: no spills, no arrays in local memory.
+pub fn hot_kernels_stay_in_registers<S: Suite>() {
+    if !with_real_compiler::<S>("hot_kernels_stay_in_registers") {
+        return;
+    }
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    let hot = ["layernorm.fused_add_rmsnorm", "activation.silu_and_mul", "kvcache.rope_and_cache"];
+    for op in [&hot[..], &["attention.*", "gemm.*"]].concat() {
+        // What benches use: sizes of real models.
+        for wanted in kernels_for::<S>(op, BENCHES, |_| true) {
+            for arch in S::REAL.tuned {
+                let platform = Platform::described(arch).expect("an architecture");
+                let r = S::Runtime::resources(wanted.program(), &platform).unwrap();
+                println!("{} for {arch}: {r:?}", wanted.program());
+                seen += 1;
+                if r.local > 0 {
+                    wrong.push(format!("{} for {arch}: {r:?}", wanted.program()));
+                }
+            }
+        }
+    }
+    assert!(seen > 30, "only {seen} kernels");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -82,8 +82,12 @@ pub struct Real {
     pub script: &'static str,
     /// The machine number of the images that it makes (ELF).
     pub machine: [u8; 2],
-    /// The architecture that all kernels are compiled for, then those that the kernels of bench cases are.
-    pub archs: &'static [&'static str],
+    /// The architectures that all kernels are compiled for, where nobody asks for the grid.
+    pub all: &'static [&'static str],
+    /// Those for which it is the kernels of the bench cases: every n-th of them.
+    pub some: (&'static [&'static str], usize),
+    /// The architectures for which what kernels take of registers is looked at.
+    pub tuned: &'static [&'static str],
     /// Whether kernels of tensor cores (`mma.h`) are for an architecture.
     pub has_mma: fn(&str) -> bool,
 }
@@ -120,7 +124,7 @@ macro_rules! suite {
             faults: no_library, a_driver_without_a_gpu, an_image_that_is_not_for_this_device,
                 a_launch_that_the_driver_refuses, a_kernel_that_faults_is_named_by_whoever_waits,
                 a_bad_index_is_reported_with_its_op_and_once;
-            compile: every_kernel_compiles;
+            compile: every_kernel_compiles, hot_kernels_stay_in_registers;
         }
     };
     // On the device that is there; without one they say so, loudly.

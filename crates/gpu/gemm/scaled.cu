@@ -5,16 +5,25 @@ typedef pk_type<PK_T>::type T;
 typedef pk_type<PK_Q>::type Q;
 enum { ROWS = 32, FEATURES = 64, WORDS = 16, LINE = WORDS + 1, LOADS = (ROWS + FEATURES) * WORDS / 256 };
 
-template <class Q> struct pk_sums;
-template <> struct pk_sums<i8> {
-    typedef int type;
-    static PK_DEV_M void add(int& sum, u32 a, u32 b) { sum = pk_dot4((int)a, (int)b, sum); }
+// Four elements as they are multiplied: each is unpacked once, and used in several sums.
+template <class Q> struct pk_four;
+template <> struct pk_four<i8> {
+    typedef int sum_type;
+    int v;
+    PK_DEV_M void unpack(u32 word) { v = (int)word; }
+    PK_DEV_M int times(const pk_four& b, int sum) const { return pk_dot4(v, b.v, sum); }
 };
-template <> struct pk_sums<f8> {
-    typedef float type;
-    static PK_DEV_M void add(float& sum, u32 a, u32 b) {
+template <> struct pk_four<f8> {
+    typedef float sum_type;
+    float v[4];
+    PK_DEV_M void unpack(u32 word) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sum += pk_load(f8{(u8)(a >> 8 * i)}) * pk_load(f8{(u8)(b >> 8 * i)});
+        for (int i = 0; i < 4; ++i) v[i] = pk_load(f8{(u8)(word >> 8 * i)});
+    }
+    PK_DEV_M float times(const pk_four& b, float sum) const {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum += v[i] * b.v[i];
+        return sum;
     }
 };
 
@@ -31,7 +40,7 @@ PK_KERNEL(scaled, 256, pk_call call, const u8* PK_RESTRICT a, i64 a_stride, cons
     PK_SHARED(u32, tile, [(ROWS + FEATURES) * LINE]);
     const i64 row0 = (i64)blockIdx.y * ROWS, feature0 = (i64)blockIdx.x * FEATURES;
     const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
-    typename pk_sums<Q>::type sums[2][4];
+    typename pk_four<Q>::sum_type sums[2][4];
 #pragma unroll
     for (int i = 0; i < 8; ++i) sums[i / 4][i % 4] = 0;
     for (i64 k0 = 0; k0 < k; k0 += 4 * WORDS) {
@@ -44,17 +53,17 @@ PK_KERNEL(scaled, 256, pk_call call, const u8* PK_RESTRICT a, i64 a_stride, cons
             tile[line * LINE + word] = there ? load_word(is_a ? a + at * a_stride : b + at * b_stride, k0 + 4 * word, k) : 0;
         }
         PK_SYNC();
-#pragma unroll
+#pragma unroll (PK_Q == 3 ? WORDS : 2)
         for (int i = 0; i < WORDS; ++i) {
-            u32 q[4];
+            pk_four<Q> p[2], q[4];
 #pragma unroll
-            for (int j = 0; j < 4; ++j) q[j] = tile[(ROWS + tx + 16 * j) * LINE + i];
+            for (int m = 0; m < 2; ++m) p[m].unpack(tile[(ty + 16 * m) * LINE + i]);
 #pragma unroll
-            for (int m = 0; m < 2; ++m) {
-                const u32 p = tile[(ty + 16 * m) * LINE + i];
+            for (int j = 0; j < 4; ++j) q[j].unpack(tile[(ROWS + tx + 16 * j) * LINE + i]);
 #pragma unroll
-                for (int j = 0; j < 4; ++j) pk_sums<Q>::add(sums[m][j], p, q[j]);
-            }
+            for (int m = 0; m < 2; ++m)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) sums[m][j] = p[m].times(q[j], sums[m][j]);
         }
         PK_SYNC();
     }

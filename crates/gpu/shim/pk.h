@@ -36,8 +36,14 @@ typedef long long i64;
       extern __shared__ __align__(16) unsigned char pk_dynamic[];                                                       \
       T* name = reinterpret_cast<T*>(pk_dynamic)
 #  define PK_KERNEL(name, threads, ...) extern "C" __global__ __launch_bounds__(threads) void name(__VA_ARGS__)
-// With so many blocks on a multiprocessor at once: registers for no more.
-#  define PK_KERNEL_OF(name, threads, blocks, ...) extern "C" __global__ __launch_bounds__(threads, blocks) void name(__VA_ARGS__)
+// With so many blocks on a multiprocessor at once: registers for no more. HIP counts wavefronts on each of a compute unit's
+// four SIMDs instead.
+#  if defined(PK_HIP)
+#    define PK_KERNEL_OF(name, threads, blocks, ...)                                                                      \
+         extern "C" __global__ __launch_bounds__(threads, ((blocks) * (threads) / PK_WARP + 3) / 4) void name(__VA_ARGS__)
+#  else
+#    define PK_KERNEL_OF(name, threads, blocks, ...) extern "C" __global__ __launch_bounds__(threads, blocks) void name(__VA_ARGS__)
+#  endif
 #endif
 
 // ---- warp operations: all lanes together, the only form that is portable
@@ -54,11 +60,21 @@ template <class T> PK_DEV T pk_shfl_xor(T v, int m) { return __shfl_xor(v, m, PK
 template <class T> PK_DEV T pk_shfl_up(T v, int d) { return __shfl_up(v, d, PK_WARP); }
 template <class T> PK_DEV T pk_shfl(T v, int lane) { return __shfl(v, lane, PK_WARP); }
 PK_DEV u64 pk_ballot(int p) { return __ballot(p); }
-PK_DEV void pk_warp_sync() { __builtin_amdgcn_wave_barrier(); }
+PK_DEV void pk_warp_sync() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
 PK_DEV int pk_popcount(u64 v) { return __builtin_popcountll(v); }
 PK_DEV int pk_dot4(int a, int b, int c) {
+#if defined(__GFX11__) || defined(__GFX12__)
+    return __builtin_amdgcn_sudot4(true, a, true, b, c, false);
+#elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__) || defined(__gfx1030__)
+    return __builtin_amdgcn_sdot4(a, b, c, false);
+#else
     for (int i = 0; i < 4; ++i) c += (int)(i8)(a >> 8 * i) * (int)(i8)(b >> 8 * i);
     return c;
+#endif
 }
 #endif
 

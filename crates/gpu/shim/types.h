@@ -38,9 +38,10 @@ PK_DEV float pk_load(f8 v) {
 #if defined(__gfx950__) || defined(__gfx1200__) || defined(__gfx1201__)
     return __builtin_amdgcn_cvt_f32_fp8(v.x, 0);
 #elif defined(__gfx942__)
-    // This family's own 8-bit floats (fnuz) have another bias, so half of the value, and no negative zero or 0x7f.
-    if ((v.x & 0x7fu) == 0x7fu) return pk_nan();
-    return v.x == 0x80u ? -0.f : 2.f * __builtin_amdgcn_cvt_f32_fp8(v.x, 0);
+    // This family's own 8-bit floats (fnuz) have another bias, so half of the value; 0x80 is their NaN, and 0x7f a number.
+    const float f = 2.f * __builtin_amdgcn_cvt_f32_fp8(v.x, 0), zero = __uint_as_float((u32)(v.x & 0x80u) << 24);
+    const u32 size = v.x & 0x7fu;
+    return size == 0 ? zero : size == 0x7fu ? pk_nan() : f;
 #else
     const u32 e = v.x >> 3 & 15u, m = v.x & 7u, sign = (u32)(v.x & 0x80u) << 24;
     if ((v.x & 0x7fu) == 0x7fu) return pk_nan();
