@@ -11,25 +11,11 @@ mod platform;
 mod runtime;
 mod vendor;
 
-pub use kernels_gpu::warm_up;
 pub use runtime::Nvrtc;
 pub use vendor::{Cuda, CudaError};
 
-use kernels_core::{Backend, Device, Error};
-use kernels_gpu::host::{self, GpuDriver};
+use kernels_core::Backend;
 
-/// The driver, for manifests.
-pub static CUDA: GpuDriver<Cuda> = GpuDriver::new();
-
-/// Recorded work: a CUDA graph.
-pub type Graph = host::Graph<Cuda>;
-
-/// Records what `calls` queue on `device` as a graph, instead of running it; see [`host::capture`].
-///
-/// # Errors
-/// What `calls` say, or the driver, where something inside cannot be recorded.
-pub fn capture(device: Device, calls: impl FnOnce() -> Result<(), Error>) -> Result<Graph, Error> {
-    host::capture(device, calls)
-}
+kernels_gpu::vendor! { pub static CUDA: Cuda }
 
 kernels_core::backend! { backends: [Backend::NVRTC, Backend::CUBLASLT], driver: &CUDA }

@@ -12,24 +12,10 @@ mod platform;
 mod vendor;
 
 pub use hiprtc::Hiprtc;
-pub use kernels_gpu::warm_up;
 pub use vendor::{HipError, Rocm};
 
-use kernels_core::{Backend, Device, Error};
-use kernels_gpu::host::{self, GpuDriver};
+use kernels_core::Backend;
 
-/// The driver, for manifests.
-pub static ROCM: GpuDriver<Rocm> = GpuDriver::new();
-
-/// Recorded work: a HIP graph.
-pub type Graph = host::Graph<Rocm>;
-
-/// Records what `calls` queue on `device` as a graph, instead of running it; see [`host::capture`].
-///
-/// # Errors
-/// What `calls` say, or the driver, where something inside cannot be recorded.
-pub fn capture(device: Device, calls: impl FnOnce() -> Result<(), Error>) -> Result<Graph, Error> {
-    host::capture(device, calls)
-}
+kernels_gpu::vendor! { pub static ROCM: Rocm }
 
 kernels_core::backend! { backends: [Backend::HIPRTC, Backend::HIPBLASLT], driver: &ROCM }

@@ -29,7 +29,7 @@ const R0000: Layout = Layout { bytes: 792, memory: 256, warp: 276, cores: 336, l
 /// Every device.
 pub(crate) fn probe() -> Result<Vec<Platform>, Reason> {
     let hip = hip().map_err(Reason::clone)?;
-    let none = |e: HipError| Reason::NoDevice { detail: e.words() };
+    let none = |e: HipError| Reason::NoDevice { detail: format!("{}{}", e.words(), kernel_driver()) };
     let mut count = 0;
     // SAFETY: each call writes one integer at most.
     unsafe {
@@ -37,10 +37,26 @@ pub(crate) fn probe() -> Result<Vec<Platform>, Reason> {
         HipError::of((hip.hipGetDeviceCount)(&mut count)).map_err(none)?;
     }
     if count == 0 {
-        return Err(Reason::NoDevice { detail: "the ROCm runtime sees no GPU".into() });
+        let detail = format!("the ROCm runtime sees no GPU{}", kernel_driver());
+        return Err(Reason::NoDevice { detail });
     }
     let version = format!("HIP {}", version(hip));
     (0..count).map(|i| describe(hip, i, &version)).collect()
+}
+
+/// What may be wrong with the kernel's side of the driver, which the runtime does not say.
+fn kernel_driver() -> &'static str {
+    const DEVICE: &str = "/dev/kfd";
+    match std::fs::OpenOptions::new().read(true).write(true).open(DEVICE).map_err(|e| e.kind()) {
+        _ if !cfg!(target_os = "linux") => "",
+        Err(std::io::ErrorKind::NotFound) => {
+            "; /dev/kfd is missing: load the amdgpu kernel module, or pass /dev/kfd and /dev/dri to the container"
+        }
+        Err(std::io::ErrorKind::PermissionDenied) => {
+            "; /dev/kfd may not be opened: add the user to the groups render and video"
+        }
+        _ => "",
+    }
 }
 
 /// HIP's version: `6.2.41133`, which it encodes as 60241133.

@@ -30,9 +30,7 @@ impl Vendor {
 }
 
 fn vendors() -> Vec<Vendor> {
-    let mut all = Vec::new();
-    #[cfg(feature = "cuda")]
-    all.push(Vendor {
+    let cuda = || Vendor {
         stand_in: StandIn::cuda(),
         two: StandIn::cuda().set("DEVICES", 2).set("CC", "80,90"),
         kind: "cuda",
@@ -44,9 +42,8 @@ fn vendors() -> Vec<Vendor> {
         driver: ["libcuda.so.1", "install the NVIDIA driver"],
         compiler_file: "libnvrtc.so.13",
         compiler_fix: "pip install nvidia-cuda-nvrtc",
-    });
-    #[cfg(feature = "rocm")]
-    all.push(Vendor {
+    };
+    let rocm = || Vendor {
         stand_in: StandIn::rocm(),
         two: StandIn::rocm().set("DEVICES", 2).set("GFX", "gfx942,gfx1100"),
         kind: "rocm",
@@ -58,8 +55,9 @@ fn vendors() -> Vec<Vendor> {
         driver: ["libamdhip64.so.7", "install ROCm"],
         compiler_file: "libhiprtc.so.7",
         compiler_fix: "install hipRTC",
-    });
-    all
+    };
+    let linked = [cfg!(feature = "cuda").then(cuda), cfg!(feature = "rocm").then(rocm)];
+    linked.into_iter().flatten().collect()
 }
 
 /// The command on the stand-in.
@@ -141,6 +139,10 @@ fn doctor_list_explain_and_check_know_the_device() {
         let devices: Vec<_> = doctor["devices"].as_array().unwrap().iter().map(|d| &d["device"]).collect();
         assert_eq!(devices, ["cpu", &first, &second]);
         assert!(doctor["ops"].as_array().unwrap().is_empty(), "every op has a kernel on each: {doctor}");
+        assert!(
+            !out(&vendor.two, &["list", "--markdown"]).contains("|  |"),
+            "a backend has a kernel, or not"
+        );
         let explain = json(&vendor.two, &["explain", "attention.decode", "--device", &second, "--json"]);
         assert!(explain["chosen"].as_str().unwrap().starts_with(vendor.backend), "{explain}");
         let check = ["check", "--device", &second, "--op", "activation.*", "--json"];

@@ -81,15 +81,13 @@ pub fn run(args: &Args) -> Outcome {
     let shown: Vec<Backend> =
         registry.backends().into_iter().filter(|b| filter.backend.is_none_or(|n| *b == n)).collect();
     let cell = |row: &Row, backend: &Backend| {
-        let mine: Vec<_> = row.kernels.iter().filter(|k| k.backend == backend.0).map(|k| k.variant).collect();
+        let mut mine: Vec<_> =
+            row.kernels.iter().filter(|k| k.backend == backend.0).map(|k| k.variant).collect();
+        mine.dedup();
         match mine.as_slice() {
             [] => "-".to_string(),
             [""] => "yes".to_string(),
-            variants => {
-                let mut names = variants.to_vec();
-                names.dedup();
-                names.join(", ")
-            }
+            names => names.join(", "),
         }
     };
     if args.markdown {

@@ -177,6 +177,9 @@ fn one(kernel: &'static dyn AnyKernel, device: Device, cases: &[Box<dyn AnyCase>
 /// # Panics
 /// With every failure in words.
 pub fn assert_parity(backends: &[Backend]) {
-    let report = parity(&Filter::default(), |_, _, _| {}).unwrap_or_else(|e| panic!("{e}"));
-    report.verdict(backends).unwrap_or_else(|e| panic!("{e}"));
+    for backend in backends {
+        let filter = Filter { backend: Some(*backend), ..Filter::default() };
+        let report = parity(&filter, |_, _, _| {}).unwrap_or_else(|e| panic!("{e}"));
+        report.verdict(&[*backend]).unwrap_or_else(|e| panic!("{e}"));
+    }
 }

@@ -53,7 +53,7 @@ fn the_callers_device_comes_back() {
             assert_eq!(add(&x, &x).unwrap().to_vec::<f32>().unwrap(), [2.0, 4.0]);
             let shape = [1 << 30];
             assert!(kernels_core::Tensor::zeros(kernels_core::DType::F32, &shape, devices[other]).is_err());
-            assert_eq!(current(), mine as i32);
+            assert_eq!(current(), mine);
         }
     }
 }

@@ -15,6 +15,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("engine.cpp", include_str!("emulator/engine.cpp")),
     ("device.h", include_str!("emulator/device.h")),
     ("device.cpp", include_str!("emulator/device.cpp")),
+    ("calls.h", include_str!("emulator/calls.h")),
     ("cuda.cpp", include_str!("emulator/cuda.cpp")),
     ("hip.cpp", include_str!("emulator/hip.cpp")),
     ("blaslt.cpp", include_str!("emulator/blaslt.cpp")),

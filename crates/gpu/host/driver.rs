@@ -5,7 +5,33 @@ use crate::host::vendor::Vendor;
 use kernels_core::{DeviceKind, Driver, DriverError, Platform, Reason, Stream};
 use std::marker::PhantomData;
 
-/// A vendor's driver as the core takes it: `pub static CUDA: GpuDriver<Cuda> = GpuDriver::new();`.
+/// What a vendor's crate offers at its root: `vendor! { pub static CUDA: Cuda }`.
+#[macro_export]
+macro_rules! vendor {
+    (pub static $driver:ident: $vendor:ident) => {
+        pub use $crate::warm_up;
+
+        /// The driver, for manifests.
+        pub static $driver: $crate::host::GpuDriver<$vendor> = $crate::host::GpuDriver::new();
+
+        /// Recorded work.
+        pub type Graph = $crate::host::Graph<$vendor>;
+
+        /// Records what `calls` queue on `device` as a graph, instead of running it. Run them once before, so that every
+        /// kernel is loaded: nothing may be loaded, allocated or waited for inside.
+        ///
+        /// # Errors
+        /// What `calls` say, or the driver, where something inside cannot be recorded.
+        pub fn capture(
+            device: $crate::kernels_core::Device,
+            calls: impl FnOnce() -> Result<(), $crate::kernels_core::Error>,
+        ) -> Result<Graph, $crate::kernels_core::Error> {
+            $crate::host::capture(device, calls)
+        }
+    };
+}
+
+/// A vendor's driver as the core takes it; see [`vendor!`](crate::vendor).
 pub struct GpuDriver<V>(PhantomData<V>);
 
 impl<V> GpuDriver<V> {

@@ -36,6 +36,8 @@ pub type Outcome<T, V> = Result<T, <V as Vendor>::Error>;
 ///
 /// # Safety
 /// What `probe` says of a device is true, memory is aligned to at least 256 bytes, and every call does what it says.
+// What its unsafe functions ask for is said once, above.
+#[allow(clippy::missing_safety_doc)]
 pub unsafe trait Vendor: Sized + Send + Sync + 'static {
     /// What it drives.
     const KIND: DeviceKind;

@@ -159,8 +159,9 @@ pub(super) fn check(
     if let Some(bias) = bias {
         arg("bias", bias).like(output)?.shape(&[features.rows])?.rows()?;
     }
-    let aligned =
-        [a, b, out].iter().all(rows_lie_at_16_bytes) && rows.cols % 16 == 0 && features.rows % 16 == 0;
+    let aligned = [a, b, out].iter().all(rows_lie_at_16_bytes)
+        && rows.cols.is_multiple_of(16)
+        && features.rows.is_multiple_of(16);
     let fact = 2 * super::product::row_class(rows.rows).min(1024) + usize::from(aligned);
     let key = Key::of(out.dtype()).with_weight(dtype).with_fact(fact);
     Ok(Valid { key, empty: rows.rows == 0 || features.rows == 0 })
@@ -168,7 +169,7 @@ pub(super) fn check(
 
 fn rows_lie_at_16_bytes(view: &View<'_>) -> bool {
     let stride = view.rows().map_or(0, |rows| rows.stride * view.dtype().block_bytes());
-    view.as_ptr::<u8>().addr() % 16 == 0 && stride % 16 == 0
+    view.as_ptr::<u8>().addr().is_multiple_of(16) && stride.is_multiple_of(16)
 }
 
 /// Whether rows of such a call lie at multiples of 16 bytes, and both numbers of features are multiples of 16.

@@ -1,17 +1,6 @@
 // The part of libcuda and libnvrtc that the CUDA backend calls.
-#include "device.h"
-#include <cstring>
-using namespace device;
-typedef void* P;
-typedef unsigned U;
-#define API(name, args, ...)                                                                                            \
-    extern "C" int name args {                                                                                          \
-        std::lock_guard<std::recursive_mutex> guard(lock());                                                            \
-        if (int e = enter(#name)) return e;                                                                             \
-        __VA_ARGS__                                                                                                          \
-    }
-// Calls that wait for the device or change its memory at once break a capture.
-#define NOT_IN_CAPTURE if (capturing()) return CAPTURE_UNSUPPORTED;
+#include "calls.h"
+
 static long devices() { return number("STANDIN_DEVICES", 1); }
 static thread_local P current;
 
@@ -116,19 +105,6 @@ extern "C" int nvrtcVersion(int* a, int* b) { *a = 13; *b = 0; return 0; }
 extern "C" const char* nvrtcGetErrorString(int e) { return e == 0 ? "NVRTC_SUCCESS" : e == 6 ? "NVRTC_ERROR_COMPILATION" : "NVRTC_ERROR"; }
 extern "C" int nvrtcGetNumSupportedArchs(int* n) { *n = 4; return 0; }
 extern "C" int nvrtcGetSupportedArchs(int* a) { const int all[] = {75, 80, 86, 90}; memcpy(a, all, sizeof all); return 0; }
-extern "C" int nvrtcCreateProgram(Program** p, const char* source, const char*, int n, const char* const* headers, const char* const* names) {
-    *p = new Program{source, "", {}, {}};
-    for (int i = 0; i < n; i++) (*p)->headers.push_back({names[i], headers[i]});
-    return 0;
-}
-extern "C" int nvrtcDestroyProgram(Program** p) { delete *p; *p = nullptr; return 0; }
-extern "C" int nvrtcCompileProgram(Program* p, int n, const char* const* options) {
-    { std::lock_guard<std::recursive_mutex> guard(lock()); if (int e = enter("nvrtcCompileProgram")) return e; }
-    return compile(*p, std::vector<std::string>(options, options + n), "sm_") ? 0 : 6;
-}
-extern "C" int nvrtcGetProgramLogSize(Program* p, size_t* n) { *n = p->log.size() + 1; return 0; }
-extern "C" int nvrtcGetProgramLog(Program* p, char* s) { memcpy(s, p->log.c_str(), p->log.size() + 1); return 0; }
-extern "C" int nvrtcGetCUBINSize(Program* p, size_t* n) { *n = p->code.size(); return 0; }
-extern "C" int nvrtcGetCUBIN(Program* p, char* s) { memcpy(s, p->code.data(), p->code.size()); return 0; }
-extern "C" int nvrtcGetPTXSize(Program* p, size_t* n) { return nvrtcGetCUBINSize(p, n); }
-extern "C" int nvrtcGetPTX(Program* p, char* s) { return nvrtcGetCUBIN(p, s); }
+RTC(nvrtc, "sm_")
+RTC_IMAGE(nvrtc, CUBIN)
+RTC_IMAGE(nvrtc, PTX)

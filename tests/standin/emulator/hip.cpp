@@ -1,17 +1,6 @@
 // The part of libamdhip64 and libhiprtc that the ROCm backend calls; with -DHIP5 as those were before HIP 6: one library,
 // the old layout of a device's properties, no memory in stream order.
-#include "device.h"
-#include <cstring>
-using namespace device;
-typedef void* P;
-typedef unsigned U;
-#define API(name, args, ...)                                                                                            \
-    extern "C" int name args {                                                                                          \
-        std::lock_guard<std::recursive_mutex> guard(lock());                                                            \
-        if (int e = enter(#name)) return e;                                                                             \
-        __VA_ARGS__                                                                                                          \
-    }
-#define NOT_IN_CAPTURE if (capturing()) return CAPTURE_UNSUPPORTED;
+#include "calls.h"
 
 // One target, or one for each device: "gfx942:sramecc+:xnack-,gfx1100".
 static std::string target(int device) {
@@ -116,17 +105,5 @@ extern "C" const char* hipGetErrorString(int) { return "as the stand-in has it";
 
 // ---- hipRTC
 extern "C" int hiprtcVersion(int* a, int* b) { *a = 9; *b = 0; return 0; }
-extern "C" int hiprtcCreateProgram(Program** p, const char* source, const char*, int n, const char* const* headers, const char* const* names) {
-    *p = new Program{source, "", {}, {}};
-    for (int i = 0; i < n; i++) (*p)->headers.push_back({names[i], headers[i]});
-    return 0;
-}
-extern "C" int hiprtcDestroyProgram(Program** p) { delete *p; *p = nullptr; return 0; }
-extern "C" int hiprtcCompileProgram(Program* p, int n, const char* const* options) {
-    { std::lock_guard<std::recursive_mutex> guard(lock()); if (int e = enter("hiprtcCompileProgram")) return e; }
-    return compile(*p, std::vector<std::string>(options, options + n), "gfx") ? 0 : 6;
-}
-extern "C" int hiprtcGetProgramLogSize(Program* p, size_t* n) { *n = p->log.size() + 1; return 0; }
-extern "C" int hiprtcGetProgramLog(Program* p, char* s) { memcpy(s, p->log.c_str(), p->log.size() + 1); return 0; }
-extern "C" int hiprtcGetCodeSize(Program* p, size_t* n) { *n = p->code.size(); return 0; }
-extern "C" int hiprtcGetCode(Program* p, char* s) { memcpy(s, p->code.data(), p->code.size()); return 0; }
+RTC(hiprtc, "gfx")
+RTC_IMAGE(hiprtc, Code)
