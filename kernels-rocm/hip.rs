@@ -82,8 +82,8 @@ entry_points! {
 pub fn hip() -> Result<&'static Hip, &'static Reason> {
     static LOADED: OnceLock<Result<Hip, Reason>> = OnceLock::new();
     let load = || {
-        let fix = "install ROCm 5.3 or later (Debian and Ubuntu: rocm-hip-runtime; Python: `pip install rocm`), or add its \
-                   lib folder to LD_LIBRARY_PATH; in a container, pass /dev/kfd and /dev/dri";
+        let fix = "install ROCm 5.3 or later (AMD's repository: rocm-hip-runtime), activate a Python environment with PyTorch for \
+                   ROCm, or add the folder of the library to LD_LIBRARY_PATH";
         let library = library::open("the ROCm runtime (libamdhip64)", &NAMES, folders(), fix)?;
         Hip::resolve(library).map_err(|name| Reason::DriverTooOld {
             have: format!("HIP without {name}"),

@@ -67,8 +67,8 @@ fn api() -> Result<&'static Api, Reason> {
         if hip.hipGetDevicePropertiesR0600.is_none() {
             return Err(Reason::DriverTooOld { have: "HIP 5".into(), need: "HIP 6.0".into() });
         }
-        let fix = "install hipBLASLt (Debian and Ubuntu: hipblaslt; Python: `pip install rocm[libraries]`) and add its folder \
-                   to LD_LIBRARY_PATH; without it `gemm.linear` runs on \"hiprtc\"";
+        let fix = "install hipBLASLt (AMD's repository: hipblaslt; it comes with PyTorch for ROCm) and add its folder to \
+                   LD_LIBRARY_PATH; without it `gemm.linear` runs on \"hiprtc\"";
         let library = library::open("hipBLASLt (libhipblaslt)", &NAMES, folders(), fix)?;
         Api::resolve(library).map_err(|name| Reason::DriverTooOld {
             have: format!("hipBLASLt without {name}"),

@@ -42,8 +42,8 @@ entry_points! {
 fn api() -> Result<&'static Api, Reason> {
     static LOADED: OnceLock<Result<Api, Reason>> = OnceLock::new();
     let load = || {
-        let fix = "install hipRTC (Debian and Ubuntu: hiprtc or rocm-hip-runtime; Python: `pip install rocm`) and add its folder \
-                   to LD_LIBRARY_PATH, or set KERNELS_CACHE_DIR to a folder with kernels compiled for this GPU";
+        let fix = "install hipRTC (it comes with ROCm, package hip-runtime-amd, and with PyTorch for ROCm) and add its folder to \
+                   LD_LIBRARY_PATH, or set KERNELS_CACHE_DIR to a folder with kernels compiled for this GPU";
         let found = library::open("hipRTC (libhiprtc), which compiles the kernels,", &NAMES, folders(), fix)?;
         Api::resolve(found).map_err(|name| Reason::DriverTooOld {
             have: format!("hipRTC without {name}"),

@@ -5,7 +5,7 @@ mod mine;
 
 use kernels_gpu::HEADERS;
 use kernels_gpu_suite::cases::{BENCHES, kernels_for};
-use kernels_gpu_suite::{Suite, device};
+use kernels_gpu_suite::device;
 use kernels_standin::StandIn;
 use mine::Rocm;
 use std::collections::BTreeSet;

@@ -73,7 +73,7 @@ API(cuMemsetD8Async, (uintptr_t d, unsigned char v, size_t n, P st), { push(stre
 API(cuModuleLoadData, (P* m, const uint8_t* image), { NOT_IN_CAPTURE return load(image, (Module**)m); })
 API(cuModuleUnload, (P), { return SUCCESS; })
 API(cuModuleGetFunction, (P* f, P m, const char* n), { return find((Module*)m, n, (Kernel**)f); })
-API(cuFuncSetAttribute, (P f, int a, int v), { if (a == 8) { if (v < 0 || v > 99 << 10) return INVALID_VALUE; ((Kernel*)f)->max_dynamic = v; } return SUCCESS; })
+API(cuFuncSetAttribute, (P f, int a, int v), { if (a == 8) { if (v < 0 || v > 99 << 10) return INVALID_VALUE; ((Kernel*)f)->max_dynamic = v; ((Kernel*)f)->max_shared = 99 << 10; } return SUCCESS; })
 API(cuLaunchKernel, (P f, U gx, U gy, U gz, U bx, U by, U bz, U shared, P s, P* args, P*), {
     return launch((Kernel*)f, {gx, gy, gz}, {bx, by, bz}, shared, stream_of(s), args);
 })

@@ -225,8 +225,7 @@ int launch(Kernel* k, pk_dim grid, pk_dim block, unsigned dynamic, Stream* s, vo
             }
             pointers.push_back(value);
         }
-        emu::Launch l{grid, block, dynamic, (unsigned)number("STANDIN_SEED", 0), 48 << 10};
-        if (k->max_dynamic > l.max_shared) l.max_shared = 99 << 10; // what a block may have that asked for more
+        emu::Launch l{grid, block, dynamic, (unsigned)number("STANDIN_SEED", 0), k->max_shared};
         std::string error;
         const emu::Result r = emu::run(k->function, l, pointers.data(), error);
         if (r == emu::OK) return SUCCESS;

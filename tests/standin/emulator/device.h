@@ -73,7 +73,7 @@ int fill(uintptr_t to, uint8_t value, size_t bytes);
 struct Module { void* handle; };
 struct Kernel {
     emu::Function function;
-    unsigned max_dynamic = 48 << 10;
+    unsigned max_dynamic = 48 << 10, max_shared = 48 << 10; // what it may have beside its own, and in all
     std::string name;
 };
 int load(const uint8_t* image, Module** out);

@@ -69,7 +69,7 @@ API(hipModuleLoadData, (P* m, const uint8_t* image), { NOT_IN_CAPTURE return loa
 API(hipModuleGetFunction, (P* f, P m, const char* n), { return find((Module*)m, n, (Kernel**)f); })
 API(hipModuleLaunchKernel, (P f, U gx, U gy, U gz, U bx, U by, U bz, U shared, P s, P* args, P*), {
     auto* k = (Kernel*)f;
-    k->max_dynamic = 64 << 10; // all that a block can have, without asking
+    k->max_dynamic = k->max_shared = 64 << 10; // all that a block can have, without asking
     if (k->function.warp != width(current)) {
         say(k->name + " was compiled for wavefronts of " + std::to_string(k->function.warp) + " lanes");
         return INVALID_DEVICE_FUNCTION;
