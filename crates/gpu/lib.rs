@@ -2,8 +2,7 @@
 //! run time with a cache on disk, and how each op is cut into blocks.
 //!
 //! A backend crate brings a driver's table of calls ([`host::Vendor`]) and a compiler ([`Runtime`]), and registers every
-//! op with [`register!`]. An op is one
-//! `.cu` file and the Rust file beside it, which turns checked arguments into a launch.
+//! op with [`register!`]. An op is one `.cu` file and the Rust file beside it, which turns checked arguments into a launch.
 
 pub mod activation;
 pub mod attention;
