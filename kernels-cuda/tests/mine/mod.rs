@@ -23,6 +23,7 @@ impl Suite for Cuda {
     const TWO_NAMES: [&'static str; 2] = ["sm_80", "sm_90"];
     const WIDTHS: &'static [&'static str] = &["80"];
     const SEEDS: &'static [u32] = &[3, 77];
+    const SANITIZED: &'static [&'static str] = &["*"];
     const ALL_MUTANTS: bool = true;
     const COMPILER: &'static str = "nvrtc 13.0";
     const CALLS: Calls =
