@@ -1,5 +1,6 @@
 //! A launch: geometry, parameters, and the way from an op's arguments to the device.
 
+use crate::host::Context;
 use crate::jit::Jit;
 use crate::program::Options;
 use crate::runtime::{self, Runtime};
@@ -173,14 +174,15 @@ impl<'c, R: Runtime> Gpu<'c, R> {
         }
         let failed = |detail| RunError::LaunchFailed { kernel: self.op.into(), device: device.id(), detail };
         let function = jit.function::<R>(device, options)?;
-        let call = Call { report: runtime::report::<R::Vendor>(device).map_err(failed)?, op: self.number };
+        let context = Context::<R::Vendor>::of(device.id().index).map_err(failed)?;
+        let call = Call { report: context.report_on_device(), op: self.number };
         let mut pointers = [std::ptr::null_mut::<c_void>(); Params::MOST + 1];
         pointers[0] = (&raw const call).cast_mut().cast();
         for i in 0..params.len {
             pointers[i + 1] = params.words[params.starts[i] as usize..].as_ptr().cast_mut().cast();
         }
         // SAFETY: the function is this device's; the pointers name live words; the rest by contract.
-        unsafe { runtime::launch::<R::Vendor>(self.ctx, function, &grid, &mut pointers[..params.len + 1]) }
+        unsafe { runtime::launch(context, self.ctx, function, &grid, &mut pointers[..params.len + 1]) }
             .map_err(failed)
     }
 }

@@ -65,30 +65,21 @@ pub(crate) fn load<V: Vendor>(device: Device, image: &[u8], entry: &str) -> Resu
     Ok(function.expose_provenance())
 }
 
-/// Where kernels on a device report: the device's address of a [`crate::Report`].
-///
-/// # Errors
-/// In the driver's words.
-#[inline]
-pub(crate) fn report<V: Vendor>(device: Device) -> Result<u64, String> {
-    Ok(Context::<V>::of(device.id().index)?.report_on_device())
-}
-
-/// Queues a kernel on the stream of the context.
+/// Queues a kernel on the stream of the call.
 ///
 /// # Safety
-/// `function` came from [`load`] for this device; `params` point to what the kernel takes, and what they name is
+/// `context` is of the call's device; `function` came from [`load`] for it; `params` point to what the kernel takes, and what they name is
 /// valid for it.
 ///
 /// # Errors
 /// In the driver's words.
 pub(crate) unsafe fn launch<V: Vendor>(
+    context: &Context<V>,
     ctx: &Ctx,
     function: usize,
     grid: &Grid,
     params: &mut [*mut c_void],
 ) -> Result<(), String> {
-    let context = Context::<V>::of(ctx.device.id().index)?;
     let _current = context.enter().map_err(|e| e.to_string())?;
     let (function, stream) = (std::ptr::with_exposed_provenance_mut(function), context.handle(ctx.stream));
     // SAFETY: the function is this device's and lives; the rest by contract.

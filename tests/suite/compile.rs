@@ -24,17 +24,16 @@ pub fn every_kernel_compiles<S: Suite>() {
     if !with_real_compiler::<S>("every_kernel_compiles") {
         return;
     }
-    let benched = kernels_for::<S>("*", BENCHES, |_| true);
-    let mut wanted = kernels_for::<S>("*", PARITY, |_| true);
-    let new = |w: &Wanted| wanted.iter().all(|v| v.program().stem() != w.program().stem());
-    let more: Vec<_> = kernels_for::<S>("*", BENCHES, |_| true).into_iter().filter(new).collect();
-    wanted.extend(more);
+    let (parity, benched) =
+        (kernels_for::<S>("*", PARITY, |_| true), kernels_for::<S>("*", BENCHES, |_| true));
+    let new = |w: &&Wanted| parity.iter().all(|v| v.program().stem() != w.program().stem());
+    let wanted: Vec<&Wanted> = parity.iter().chain(benched.iter().filter(new)).collect();
     let grid = std::env::var("KERNELS_TEST_ARCHS").ok().filter(|g| !g.is_empty());
     let mut jobs: Vec<(&str, &Wanted)> = Vec::new();
     match &grid {
-        Some(grid) => jobs.extend(grid.split(',').flat_map(|arch| wanted.iter().map(move |w| (arch, w)))),
+        Some(grid) => jobs.extend(grid.split(',').flat_map(|arch| wanted.iter().map(move |w| (arch, *w)))),
         None => {
-            jobs.extend(S::REAL.all.iter().flat_map(|arch| wanted.iter().map(move |w| (*arch, w))));
+            jobs.extend(S::REAL.all.iter().flat_map(|arch| wanted.iter().map(move |w| (*arch, *w))));
             let (others, each) = S::REAL.some;
             for (i, arch) in others.iter().enumerate() {
                 jobs.extend(benched.iter().skip(i % each).step_by(each).map(|w| (*arch, w)));

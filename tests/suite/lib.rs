@@ -36,8 +36,9 @@ pub trait Suite: 'static {
     const WIDTHS: &'static [&'static str];
     /// Seeds of schedules besides 0, in which all cases run.
     const SEEDS: &'static [u32];
-    /// The ops whose cases run under AddressSanitizer: all, or those whose addresses depend on the width of a warp.
-    const SANITIZED: &'static [&'static str];
+    /// The ops whose cases run under AddressSanitizer: all, or those whose addresses depend on the width of a warp;
+    /// and a number of cases that is exceeded.
+    const SANITIZED: (&'static [&'static str], usize);
     /// Whether all faults are put in here, or only those that have to do with the width of a warp.
     const ALL_MUTANTS: bool;
     /// The compiler of the stand-in as it is shown.

@@ -59,7 +59,8 @@ pub fn under_address_sanitizer<S: Suite>() {
     // One type is enough for addresses, and 2-byte elements leave the oddest ends.
     let bf16 = |case: &dyn AnyCase| case.key().is_ok_and(|k| k.dtype == DType::BF16);
     let mut cases = 0;
-    for ops in S::SANITIZED {
+    let (ops, least) = S::SANITIZED;
+    for ops in ops {
         load_all(&kernels_for::<S>(ops, PARITY, bf16));
         each::<S>(ops, PARITY, |kernel, case| {
             if bf16(case)
@@ -73,5 +74,5 @@ pub fn under_address_sanitizer<S: Suite>() {
         .unwrap();
     }
     println!("{cases} cases");
-    assert!(cases > 100, "only {cases} cases");
+    assert!(cases > least, "only {cases} cases");
 }

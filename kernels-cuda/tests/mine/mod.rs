@@ -22,8 +22,8 @@ impl Suite for Cuda {
     const TWO_ARCHS: [&'static str; 2] = ["80", "90"];
     const TWO_NAMES: [&'static str; 2] = ["sm_80", "sm_90"];
     const WIDTHS: &'static [&'static str] = &["80"];
-    const SEEDS: &'static [u32] = &[3, 77];
-    const SANITIZED: &'static [&'static str] = &["*"];
+    const SEEDS: &'static [u32] = &[3, 77, 12345];
+    const SANITIZED: (&'static [&'static str], usize) = (&["*"], 400);
     const ALL_MUTANTS: bool = true;
     const COMPILER: &'static str = "nvrtc 13.0";
     const CALLS: Calls =

@@ -23,8 +23,8 @@ impl Suite for Rocm {
     const TWO_NAMES: [&'static str; 2] = ["gfx942", "gfx1100"];
     const WIDTHS: &'static [&'static str] = &["gfx942:sramecc+:xnack-", "gfx1100"];
     const SEEDS: &'static [u32] = &[3];
-    const SANITIZED: &'static [&'static str] =
-        &["layernorm.*", "kvcache.*", "sampling.*", "attention.decode", "gemm.linear*"];
+    const SANITIZED: (&'static [&'static str], usize) =
+        (&["layernorm.*", "kvcache.*", "sampling.*", "attention.decode", "gemm.linear*"], 250);
     const ALL_MUTANTS: bool = false;
     const COMPILER: &'static str = "hiprtc 6.3.42134";
     const CALLS: Calls =

@@ -32,4 +32,8 @@ fn it_registers_and_is_selected_for_its_tensors() {
 #[test]
 fn it_passes_the_parity_suite_for_free() {
     kernels_harness::assert_parity(&[Backend("toy")]);
+    // And all that is linked beside it runs.
+    let norms = kernels_harness::Filter { ops: Some("layernorm.*".into()), ..Default::default() };
+    let report = kernels_harness::parity(&norms, |_, _, _| {}).unwrap();
+    report.verdict(&[Backend("toy"), Backend::SIMD, Backend::REFERENCE]).unwrap();
 }
