@@ -4,34 +4,12 @@
 use crate::platform::folders;
 use crate::vendor::Cuda;
 use kernels_core::{Backend, DType, DTypeSet, Formats, Platform, Reason, Requirement, kernel};
-use kernels_gpu::blaslt::{BlasLt, Constants, Heuristic, Table, WORKSPACE, fp8_scaled_mm, linear, takes_fp8};
-use kernels_gpu::entry_points;
-use kernels_gpu::host::{Handle, library};
+use kernels_gpu::blaslt::{Api, BlasLt, Constants, Table, WORKSPACE, fp8_scaled_mm, linear, takes_fp8};
+use kernels_gpu::host::library;
 use kernels_ops::gemm::{Fp8ScaledMm, Linear};
-use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
 const NAMES: [&str; 4] = ["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", "cublasLt64_12.dll"];
-
-type C = *const c_void;
-
-entry_points! {
-    /// The library's entry points.
-    pub struct Api {
-        cublasLtGetVersion: fn() -> usize,
-        cublasLtCreate: fn(*mut Handle) -> c_int,
-        cublasLtMatmulDescCreate: fn(*mut Handle, c_int, c_int) -> c_int,
-        cublasLtMatmulDescSetAttribute: fn(Handle, c_int, C, usize) -> c_int,
-        cublasLtMatmulDescDestroy: fn(Handle) -> c_int,
-        cublasLtMatrixLayoutCreate: fn(*mut Handle, c_int, u64, u64, i64) -> c_int,
-        cublasLtMatrixLayoutDestroy: fn(Handle) -> c_int,
-        cublasLtMatmulPreferenceCreate: fn(*mut Handle) -> c_int,
-        cublasLtMatmulPreferenceSetAttribute: fn(Handle, c_int, C, usize) -> c_int,
-        cublasLtMatmulPreferenceDestroy: fn(Handle) -> c_int,
-        cublasLtMatmulAlgoGetHeuristic: fn(Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut Heuristic, *mut c_int) -> c_int,
-        cublasLtMatmul: fn(Handle, Handle, C, C, Handle, C, Handle, C, C, Handle, Handle, Handle, *const Heuristic, Handle, usize, Handle) -> c_int,
-    }
-}
 
 /// Numbers of cublasLt.h and cublas_api.h.
 const CONSTANTS: Constants = Constants {
@@ -62,16 +40,24 @@ const CONSTANTS: Constants = Constants {
 /// The library.
 struct CublasLt;
 
-fn api() -> Result<&'static Api, Reason> {
-    static LOADED: OnceLock<Result<Api, Reason>> = OnceLock::new();
+/// The library, and its version: 120900 is 12.9.
+fn loaded() -> Result<&'static (Table, usize), Reason> {
+    static LOADED: OnceLock<Result<(Table, usize), Reason>> = OnceLock::new();
     let load = || {
         let fix = "install cuBLAS (Debian and Ubuntu: libcublaslt12; Python: `pip install nvidia-cublas`) and add its \
                    folder to LD_LIBRARY_PATH; without it `gemm.linear` runs on \"nvrtc\"";
         let library = library::open("cuBLASLt (libcublasLt)", &NAMES, folders(), fix)?;
-        Api::resolve(library).map_err(|name| Reason::DriverTooOld {
+        let missing = |name| Reason::DriverTooOld {
             have: format!("cuBLASLt without {name}"),
             need: "cuBLASLt 11.4".into(),
-        })
+        };
+        // SAFETY: the function takes nothing, and gives a number.
+        let version = unsafe {
+            let get = library.get::<unsafe extern "C" fn() -> usize>("cublasLtGetVersion\0");
+            get.map_err(|_| missing("cublasLtGetVersion".into()))?()
+        };
+        let api = Api::resolve(library, "cublasLt").map_err(missing)?;
+        Ok((Table::new("cuBLASLt", CONSTANTS, api), version))
     };
     LOADED.get_or_init(load).as_ref().map_err(Reason::clone)
 }
@@ -81,37 +67,19 @@ impl BlasLt for CublasLt {
     const BACKEND: Backend = Backend::CUBLASLT;
 
     fn table() -> Result<&'static Table, Reason> {
-        static TABLE: OnceLock<Table> = OnceLock::new();
-        let api = api()?;
-        Ok(TABLE.get_or_init(|| Table {
-            name: "cuBLASLt",
-            constants: CONSTANTS,
-            create: api.cublasLtCreate,
-            operation: api.cublasLtMatmulDescCreate,
-            set_operation: api.cublasLtMatmulDescSetAttribute,
-            drop_operation: api.cublasLtMatmulDescDestroy,
-            matrix: api.cublasLtMatrixLayoutCreate,
-            drop_matrix: api.cublasLtMatrixLayoutDestroy,
-            preference: api.cublasLtMatmulPreferenceCreate,
-            set_preference: api.cublasLtMatmulPreferenceSetAttribute,
-            drop_preference: api.cublasLtMatmulPreferenceDestroy,
-            heuristic: api.cublasLtMatmulAlgoGetHeuristic,
-            product: api.cublasLtMatmul,
-            handles: [const { OnceLock::new() }; Table::DEVICES],
-        }))
+        loaded().map(|(table, _)| table)
     }
 }
 
 fn ready(_: &Platform) -> Result<(), Reason> {
-    api().map(|_| ())
+    loaded().map(|_| ())
 }
 
 /// Scales for each row came with cuBLASLt 12.9.
 fn has_row_scales(_: &Platform) -> Result<(), Reason> {
     const NEEDED: usize = 120_900;
     let text = |v: usize| format!("cuBLASLt {}.{}", v / 10_000, v / 100 % 100);
-    // SAFETY: takes nothing, and gives a number.
-    match unsafe { (api()?.cublasLtGetVersion)() } {
+    match loaded()?.1 {
         version if version < NEEDED => Err(Reason::DriverTooOld { have: text(version), need: text(NEEDED) }),
         _ => Ok(()),
     }

@@ -48,12 +48,8 @@ pub(crate) fn nvrtc() -> Result<&'static Nvrtc, Reason> {
     let load = || {
         let fix = "install NVRTC (Debian and Ubuntu: libnvrtc12; Python: `pip install nvidia-cuda-nvrtc`) and add its folder \
                    to LD_LIBRARY_PATH, or set KERNELS_CACHE_DIR to a folder with kernels compiled for this GPU";
-        let api = Api::resolve(library::open(
-            "NVRTC (libnvrtc), which compiles the kernels,",
-            &NAMES,
-            folders(),
-            fix,
-        )?);
+        let found = library::open("NVRTC (libnvrtc), which compiles the kernels,", &NAMES, folders(), fix)?;
+        let api = Api::resolve(found, "");
         let missing =
             |name| Reason::DriverTooOld { have: format!("NVRTC without {name}"), need: "NVRTC 11.2".into() };
         Ok(Nvrtc::described(api.map_err(missing)?))

@@ -85,7 +85,7 @@ pub fn hip() -> Result<&'static Hip, &'static Reason> {
         let fix = "install ROCm 5.3 or later (AMD's repository: rocm-hip-runtime), activate a Python environment with PyTorch for \
                    ROCm, or add the folder of the library to LD_LIBRARY_PATH";
         let library = library::open("the ROCm runtime (libamdhip64)", &NAMES, folders(), fix)?;
-        Hip::resolve(library).map_err(|name| Reason::DriverTooOld {
+        Hip::resolve(library, "").map_err(|name| Reason::DriverTooOld {
             have: format!("HIP without {name}"),
             need: "HIP 5.3".into(),
         })

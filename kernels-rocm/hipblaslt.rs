@@ -3,33 +3,12 @@
 use crate::hip::{folders, hip};
 use crate::vendor::Rocm;
 use kernels_core::{Backend, DTypeSet, Formats, Platform, Reason, Requirement, kernel};
-use kernels_gpu::blaslt::{BlasLt, Constants, Heuristic, Table, WORKSPACE, linear};
-use kernels_gpu::entry_points;
-use kernels_gpu::host::{Handle, library};
+use kernels_gpu::blaslt::{Api, BlasLt, Constants, Table, WORKSPACE, linear};
+use kernels_gpu::host::library;
 use kernels_ops::gemm::Linear;
-use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
 const NAMES: [&str; 4] = ["libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so", "libhipblaslt.dll"];
-
-type C = *const c_void;
-
-entry_points! {
-    /// The library's entry points.
-    pub struct Api {
-        hipblasLtCreate: fn(*mut Handle) -> c_int,
-        hipblasLtMatmulDescCreate: fn(*mut Handle, c_int, c_int) -> c_int,
-        hipblasLtMatmulDescSetAttribute: fn(Handle, c_int, C, usize) -> c_int,
-        hipblasLtMatmulDescDestroy: fn(Handle) -> c_int,
-        hipblasLtMatrixLayoutCreate: fn(*mut Handle, c_int, u64, u64, i64) -> c_int,
-        hipblasLtMatrixLayoutDestroy: fn(Handle) -> c_int,
-        hipblasLtMatmulPreferenceCreate: fn(*mut Handle) -> c_int,
-        hipblasLtMatmulPreferenceSetAttribute: fn(Handle, c_int, C, usize) -> c_int,
-        hipblasLtMatmulPreferenceDestroy: fn(Handle) -> c_int,
-        hipblasLtMatmulAlgoGetHeuristic: fn(Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut Heuristic, *mut c_int) -> c_int,
-        hipblasLtMatmul: fn(Handle, Handle, C, C, Handle, C, Handle, C, C, Handle, Handle, Handle, *const Heuristic, Handle, usize, Handle) -> c_int,
-    }
-}
 
 /// Numbers of hipblaslt.h and hipblas-common.h, as they are since ROCm 6.0.
 const CONSTANTS: Constants = Constants {
@@ -59,8 +38,8 @@ const CONSTANTS: Constants = Constants {
 /// The library.
 struct HipblasLt;
 
-fn api() -> Result<&'static Api, Reason> {
-    static LOADED: OnceLock<Result<Api, Reason>> = OnceLock::new();
+fn table() -> Result<&'static Table, Reason> {
+    static LOADED: OnceLock<Result<Table, Reason>> = OnceLock::new();
     let load = || {
         let hip = hip().map_err(Reason::clone)?;
         // Before ROCm 6 the numbers were others.
@@ -70,10 +49,11 @@ fn api() -> Result<&'static Api, Reason> {
         let fix = "install hipBLASLt (AMD's repository: hipblaslt; it comes with PyTorch for ROCm) and add its folder to \
                    LD_LIBRARY_PATH; without it `gemm.linear` runs on \"hiprtc\"";
         let library = library::open("hipBLASLt (libhipblaslt)", &NAMES, folders(), fix)?;
-        Api::resolve(library).map_err(|name| Reason::DriverTooOld {
+        let api = Api::resolve(library, "hipblasLt").map_err(|name| Reason::DriverTooOld {
             have: format!("hipBLASLt without {name}"),
             need: "hipBLASLt of ROCm 6.0".into(),
-        })
+        })?;
+        Ok(Table::new("hipBLASLt", CONSTANTS, api))
     };
     LOADED.get_or_init(load).as_ref().map_err(Reason::clone)
 }
@@ -83,29 +63,12 @@ impl BlasLt for HipblasLt {
     const BACKEND: Backend = Backend::HIPBLASLT;
 
     fn table() -> Result<&'static Table, Reason> {
-        static TABLE: OnceLock<Table> = OnceLock::new();
-        let api = api()?;
-        Ok(TABLE.get_or_init(|| Table {
-            name: "hipBLASLt",
-            constants: CONSTANTS,
-            create: api.hipblasLtCreate,
-            operation: api.hipblasLtMatmulDescCreate,
-            set_operation: api.hipblasLtMatmulDescSetAttribute,
-            drop_operation: api.hipblasLtMatmulDescDestroy,
-            matrix: api.hipblasLtMatrixLayoutCreate,
-            drop_matrix: api.hipblasLtMatrixLayoutDestroy,
-            preference: api.hipblasLtMatmulPreferenceCreate,
-            set_preference: api.hipblasLtMatmulPreferenceSetAttribute,
-            drop_preference: api.hipblasLtMatmulPreferenceDestroy,
-            heuristic: api.hipblasLtMatmulAlgoGetHeuristic,
-            product: api.hipblasLtMatmul,
-            handles: [const { OnceLock::new() }; Table::DEVICES],
-        }))
+        table()
     }
 }
 
 fn ready(_: &Platform) -> Result<(), Reason> {
-    api().map(|_| ())
+    table().map(|_| ())
 }
 
 kernel!(unsafe {

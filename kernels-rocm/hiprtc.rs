@@ -45,7 +45,7 @@ fn api() -> Result<&'static Api, Reason> {
         let fix = "install hipRTC (it comes with ROCm, package hip-runtime-amd, and with PyTorch for ROCm) and add its folder to \
                    LD_LIBRARY_PATH, or set KERNELS_CACHE_DIR to a folder with kernels compiled for this GPU";
         let found = library::open("hipRTC (libhiprtc), which compiles the kernels,", &NAMES, folders(), fix)?;
-        Api::resolve(found).map_err(|name| Reason::DriverTooOld {
+        Api::resolve(found, "").map_err(|name| Reason::DriverTooOld {
             have: format!("hipRTC without {name}"),
             need: "hipRTC 5.3".into(),
         })

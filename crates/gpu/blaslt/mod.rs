@@ -6,4 +6,4 @@ mod product;
 mod table;
 
 pub use product::{WORKSPACE, fp8_scaled_mm, linear, takes_fp8};
-pub use table::{BlasLt, Constants, Heuristic, Table};
+pub use table::{Api, BlasLt, Constants, Heuristic, Table};

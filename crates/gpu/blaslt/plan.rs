@@ -87,7 +87,10 @@ impl Plan {
         let (table, c) = (self.table, &self.table.constants);
         // SAFETY: each call writes what it is given the address of, or reads as many bytes as it is told.
         unsafe {
-            table.check("an operation", (table.operation)(&mut self.operation, c.compute_32f, R_32F))?;
+            table.check(
+                "an operation",
+                (table.api.MatmulDescCreate)(&mut self.operation, c.compute_32f, R_32F),
+            )?;
             self.set(c.transpose_a, &c.op_t)?;
             if kind.bias {
                 self.set(c.epilogue, &EPILOGUE_BIAS)?;
@@ -99,7 +102,7 @@ impl Plan {
                 self.set(modes[1], &OUTER_VECTORS)?;
             }
             let layout = |to: &mut Handle, of, rows, cols, stride| {
-                table.check("a matrix", (table.matrix)(to, of, rows, cols, stride))
+                table.check("a matrix", (table.api.MatrixLayoutCreate)(to, of, rows, cols, stride))
             };
             layout(&mut self.weight, of_operands, k, features, weight)?;
             layout(&mut self.x, of_operands, k, rows, x)?;
@@ -112,9 +115,12 @@ impl Plan {
         let mut preference = null_mut();
         // SAFETY: as in `describe`.
         unsafe {
-            table.check("a preference", (table.preference)(&mut preference))?;
+            table.check("a preference", (table.api.MatmulPreferenceCreate)(&mut preference))?;
             let prefer = |attribute, value: *const c_void, bytes| {
-                table.check("a preference", (table.set_preference)(preference, attribute, value, bytes))
+                table.check(
+                    "a preference",
+                    (table.api.MatmulPreferenceSetAttribute)(preference, attribute, value, bytes),
+                )
             };
             let [of_x, of_weight, of_out] = kind.alignment;
             let chosen = (|| {
@@ -127,7 +133,7 @@ impl Plan {
                     prefer(attribute, (&raw const bytes).cast(), 4)?;
                 }
                 let mut found = 0;
-                let asked = (table.heuristic)(
+                let asked = (table.api.MatmulAlgoGetHeuristic)(
                     handle,
                     self.operation,
                     self.weight,
@@ -146,7 +152,7 @@ impl Plan {
                     _ => Ok(()),
                 }
             })();
-            (table.drop_preference)(preference);
+            (table.api.MatmulPreferenceDestroy)(preference);
             chosen
         }
     }
@@ -166,7 +172,7 @@ impl Plan {
     pub unsafe fn set<T>(&self, attribute: c_int, value: &T) -> Result<(), String> {
         let (value, bytes) = (std::ptr::from_ref(value).cast(), size_of::<T>());
         // SAFETY: by contract.
-        let set = unsafe { (self.table.set_operation)(self.operation, attribute, value, bytes) };
+        let set = unsafe { (self.table.api.MatmulDescSetAttribute)(self.operation, attribute, value, bytes) };
         self.table.check("an operation", set)
     }
 
@@ -174,10 +180,10 @@ impl Plan {
         // SAFETY: made by this library, and not used again.
         unsafe {
             if !self.operation.is_null() {
-                (self.table.drop_operation)(self.operation);
+                (self.table.api.MatmulDescDestroy)(self.operation);
             }
             for layout in [self.weight, self.x, self.out].into_iter().filter(|l| !l.is_null()) {
-                (self.table.drop_matrix)(layout);
+                (self.table.api.MatrixLayoutDestroy)(layout);
             }
         }
     }

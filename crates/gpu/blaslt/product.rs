@@ -129,7 +129,7 @@ impl Product<'_> {
                 plan.set(pointers[0], &of_weight.as_ptr::<c_void>())?;
                 plan.set(pointers[1], &of_x.as_ptr::<c_void>())?;
             }
-            let queued = (table.product)(
+            let queued = (table.api.Matmul)(
                 handle,
                 plan.operation,
                 (&raw const one).cast(),

@@ -20,68 +20,30 @@ pub trait BlasLt: Send + Sync + 'static {
 }
 
 type C = *const c_void;
-type Make = unsafe extern "C" fn(*mut Handle) -> c_int;
-type Drop = unsafe extern "C" fn(Handle) -> c_int;
-type Set = unsafe extern "C" fn(Handle, c_int, C, usize) -> c_int;
 
-/// The entry points. A status of 0 is success everywhere.
+crate::entry_points! {
+    /// The entry points, by what follows `cublasLt` or `hipblasLt` in their names. A status of 0 is success everywhere.
+    pub struct Api {
+        Create: fn(*mut Handle) -> c_int,
+        MatmulDescCreate: fn(*mut Handle, c_int, c_int) -> c_int,
+        MatmulDescSetAttribute: fn(Handle, c_int, C, usize) -> c_int,
+        MatmulDescDestroy: fn(Handle) -> c_int,
+        MatrixLayoutCreate: fn(*mut Handle, c_int, u64, u64, i64) -> c_int,
+        MatrixLayoutDestroy: fn(Handle) -> c_int,
+        MatmulPreferenceCreate: fn(*mut Handle) -> c_int,
+        MatmulPreferenceSetAttribute: fn(Handle, c_int, C, usize) -> c_int,
+        MatmulPreferenceDestroy: fn(Handle) -> c_int,
+        MatmulAlgoGetHeuristic: fn(Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut Heuristic, *mut c_int) -> c_int,
+        Matmul: fn(Handle, Handle, C, C, Handle, C, Handle, C, C, Handle, Handle, Handle, *const Heuristic, Handle, usize, Handle) -> c_int,
+    }
+}
+
+/// A library: its functions, its numbers, and a handle for each device.
 pub struct Table {
-    /// The library's name.
-    pub name: &'static str,
-    /// Its numbers.
-    pub constants: Constants,
-    /// A handle.
-    pub create: Make,
-    /// An operation: compute type, scale type.
-    pub operation: unsafe extern "C" fn(*mut Handle, c_int, c_int) -> c_int,
-    /// Sets an attribute of an operation.
-    pub set_operation: Set,
-    /// Gives an operation back.
-    pub drop_operation: Drop,
-    /// A matrix: type, rows, columns, stride of a column.
-    pub matrix: unsafe extern "C" fn(*mut Handle, c_int, u64, u64, i64) -> c_int,
-    /// Gives a matrix back.
-    pub drop_matrix: Drop,
-    /// What algorithms may do.
-    pub preference: Make,
-    /// Sets an attribute of a preference.
-    pub set_preference: Set,
-    /// Gives a preference back.
-    pub drop_preference: Drop,
-    /// Handle, operation, a, b, c, d, preference, how many algorithms are wanted; those found, and how many.
-    pub heuristic: unsafe extern "C" fn(
-        Handle,
-        Handle,
-        Handle,
-        Handle,
-        Handle,
-        Handle,
-        Handle,
-        c_int,
-        *mut Heuristic,
-        *mut c_int,
-    ) -> c_int,
-    /// Handle, operation, alpha, a, its matrix, b, .., beta, c, .., d, .., algorithm, workspace, its size, stream.
-    pub product: unsafe extern "C" fn(
-        Handle,
-        Handle,
-        C,
-        C,
-        Handle,
-        C,
-        Handle,
-        C,
-        C,
-        Handle,
-        Handle,
-        Handle,
-        *const Heuristic,
-        Handle,
-        usize,
-        Handle,
-    ) -> c_int,
-    /// Handles of devices.
-    pub handles: [OnceLock<Result<usize, String>>; Table::DEVICES],
+    pub(crate) name: &'static str,
+    pub(crate) constants: Constants,
+    pub(crate) api: Api,
+    handles: [OnceLock<Result<usize, String>>; Table::DEVICES],
 }
 
 /// Types of elements, in both libraries: f32, f16, bf16, f8_e4m3.
@@ -129,7 +91,12 @@ pub struct Heuristic(pub(crate) [u64; 32]);
 
 impl Table {
     /// More devices than a machine has.
-    pub const DEVICES: usize = 64;
+    const DEVICES: usize = 64;
+
+    /// Of a library by its name in words.
+    pub fn new(name: &'static str, constants: Constants, api: Api) -> Table {
+        Table { name, constants, api, handles: [const { OnceLock::new() }; Table::DEVICES] }
+    }
 
     /// An answer as an error.
     pub(crate) fn check(&self, what: &str, status: c_int) -> Result<(), String> {
@@ -145,7 +112,7 @@ impl Table {
         let make = || {
             let mut handle = std::ptr::null_mut();
             // SAFETY: writes one pointer.
-            self.check("creation", unsafe { (self.create)(&mut handle) })?;
+            self.check("creation", unsafe { (self.api.Create)(&mut handle) })?;
             Ok(handle.expose_provenance())
         };
         slot.get_or_init(make).clone().map(std::ptr::with_exposed_provenance_mut)

@@ -23,7 +23,8 @@ pub fn open(what: &str, names: &[&str], folders: Vec<PathBuf>, fix: &str) -> Res
     })
 }
 
-/// A struct of functions, all of which a library must have, behind `optional` those that an old one may lack.
+/// A struct of functions, all of which a library must have, behind `optional` those that an old one may lack. Libraries
+/// that differ in the beginning of their names share one.
 #[macro_export]
 macro_rules! entry_points {
     ($(#[$doc:meta])* pub struct $library:ident {
@@ -31,7 +32,8 @@ macro_rules! entry_points {
         $(; optional $($may:ident: fn($($may_arg:ty),*) -> $may_out:ty,)*)?
     }) => {
         $(#[$doc])*
-        #[allow(non_snake_case)]
+        // The library's own documentation is that of its functions.
+        #[allow(non_snake_case, missing_docs)]
         pub struct $library {
             $( pub $name: unsafe extern "C" fn($($arg),*) -> $out, )*
             $( $( pub $may: Option<unsafe extern "C" fn($($may_arg),*) -> $may_out>, )* )?
@@ -40,16 +42,20 @@ macro_rules! entry_points {
 
         #[allow(non_snake_case)]
         impl $library {
-            /// The name of the function that is missing, where one is.
-            fn resolve(library: $crate::host::library::Library) -> Result<$library, &'static str> {
+            /// The functions, whose names in the library begin with `prefix`.
+            ///
+            /// # Errors
+            /// The name of the function that is missing.
+            pub fn resolve(library: $crate::host::library::Library, prefix: &str) -> Result<$library, String> {
+                let symbol = |name: &str| format!("{prefix}{name}\0");
                 $(
                     // SAFETY: the signature is the library's.
-                    let $name = *unsafe { library.get::<unsafe extern "C" fn($($arg),*) -> $out>(concat!(stringify!($name), "\0")) }
-                        .map_err(|_| stringify!($name))?;
+                    let $name = *unsafe { library.get::<unsafe extern "C" fn($($arg),*) -> $out>(symbol(stringify!($name))) }
+                        .map_err(|_| format!("{prefix}{}", stringify!($name)))?;
                 )*
                 $( $(
                     // SAFETY: as above.
-                    let $may = unsafe { library.get::<unsafe extern "C" fn($($may_arg),*) -> $may_out>(concat!(stringify!($may), "\0")) }
+                    let $may = unsafe { library.get::<unsafe extern "C" fn($($may_arg),*) -> $may_out>(symbol(stringify!($may))) }
                         .ok().map(|f| *f);
                 )* )?
                 Ok($library { $($name,)* $( $($may,)* )? _library: library })
