@@ -1,5 +1,6 @@
 //! The call path: from checked arguments to the kernel's function. No lock, no hash, no allocation.
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::ctx::{Ctx, with_workspace};
 use crate::decide::usable;
 use crate::device::{DEVICE_SLOTS, Device};
@@ -8,36 +9,46 @@ use crate::names::Backend;
 use crate::op::{Checked, Kernel, Op, is_reference};
 use crate::policy::Level;
 use crate::registry::Registry;
-use crate::select;
+use crate::settings::Allowed;
+use crate::slot::{self, Now};
 use crate::spec::{KernelSpec, Key};
-use crate::trace;
+use crate::{metrics, scope, select, self_test, trace};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts changes of the process's policy. In a slot it takes 20 bits; at their end it stays, and calls
-/// resolve anew each time rather than trust a stale slot.
-static EPOCH: AtomicU64 = AtomicU64::new(1);
-const EPOCH_END: u64 = (1 << 20) - 1;
+/// Counts changes of what selections go by, and in the process the open scopes and who listens to calls (recorders, and
+/// the counting of calls).
+static CLOCK: AtomicU64 = AtomicU64::new(1);
 
 pub(crate) fn bump_epoch() {
-    let _ = EPOCH.fetch_update(Ordering::AcqRel, Ordering::Acquire, |e| (e < EPOCH_END).then_some(e + 1));
+    slot::bump(&CLOCK);
 }
 
-/// An op's decisions: `epoch << 44 | device slot << 38 | key << 12 | kernel` in each slot, addressed by a
-/// hash of device and key and compared exactly, so that one load decides.
+pub(crate) fn enter_scope() {
+    slot::enter_scope(&CLOCK);
+}
+
+pub(crate) fn leave_scope() {
+    slot::leave_scope(&CLOCK);
+}
+
+pub(crate) fn listen(comes: bool) {
+    match comes {
+        true => slot::listen(&CLOCK),
+        false => slot::unlisten(&CLOCK),
+    }
+}
+
+/// An op's decisions, addressed by a hash of device and key; see `slot`.
 pub struct OpState<O: Op> {
-    slots: [AtomicU64; SLOTS],
+    slots: [AtomicU64; 64],
     table: OnceLock<Box<[&'static Kernel<O>]>>,
 }
-
-const SLOTS: usize = 64;
-const KERNEL_BITS: u64 = 12;
 
 impl<O: Op> OpState<O> {
     /// Nothing decided yet.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        OpState { slots: [const { AtomicU64::new(0) }; SLOTS], table: OnceLock::new() }
+        OpState { slots: [const { AtomicU64::new(0) }; 64], table: OnceLock::new() }
     }
 }
 
@@ -47,27 +58,16 @@ pub(crate) fn place(device: Device, key: Key) -> u64 {
     u64::from(device.slot()) << 26 | key.pack()
 }
 
-/// A slot that holds another decision or none, and what it should hold.
-struct Slot<'s> {
-    slot: &'s AtomicU64,
-    want: u64,
-    epoch: u64,
-}
-
-/// The decision for a place, where it was made in this epoch.
+/// The decision for a place that was made in this epoch. A thread's scope is looked at first, and neither reads nor
+/// fills what all threads share.
 #[inline]
-fn cached<O: Op>(place: u64) -> Result<&'static Kernel<O>, Slot<'static>> {
+fn cached<O: Op>(place: u64, now: Now) -> Option<&'static Kernel<O>> {
     let state = O::state();
-    let epoch = EPOCH.load(Ordering::Acquire);
-    let want = epoch << 44 | place << KERNEL_BITS;
-    let slot = &state.slots[(place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize];
-    let have = slot.load(Ordering::Acquire);
-    match state.table.get() {
-        Some(table) if have >> KERNEL_BITS == want >> KERNEL_BITS => {
-            Ok(table[(have & ((1 << KERNEL_BITS) - 1)) as usize])
-        }
-        _ => Err(Slot { slot, want, epoch }),
+    if now.scopes() && scope::here() {
+        return None;
     }
+    let at = slot::look(&state.slots[slot::index(place)], now, place)?;
+    Some(state.table.get()?[at])
 }
 
 /// A kernel that can run calls of a class on a live device: the proof that its requirements hold there.
@@ -77,80 +77,130 @@ pub struct Selected<O: Op> {
     device: Device,
     key: Option<Key>,
     level: Level,
+    asked: Asked,
+}
+
+/// How a selection was made, for when what it went by has changed.
+#[derive(Clone, Copy)]
+enum Asked {
+    /// By rank, in this epoch; 0 in a scope.
+    Ranked(u64),
+    /// By name, in this epoch.
+    Named(Backend, u64),
+    /// Out of a registry, once and for all.
+    Fixed,
 }
 
 impl<O: Op> Selected<O> {
-    pub(crate) fn new(kernel: &'static Kernel<O>, device: Device, key: Option<Key>, level: Level) -> Self {
-        Selected { kernel, device, key, level }
+    /// A selection that stays what it is.
+    pub(crate) fn fixed(kernel: &'static Kernel<O>, device: Device, key: Option<Key>, level: Level) -> Self {
+        Selected { kernel, device, key, level, asked: Asked::Fixed }
     }
 
-    /// The ranked choice among what was linked, as typed calls make it.
+    /// The ranked choice among what was linked, as typed calls make it. It follows overrides: after one changed, and
+    /// in a scope, its calls run what would be chosen then.
     ///
     /// # Errors
     /// No usable kernel, with every candidate's reason; or what was linked does not hold together.
     #[inline]
     pub fn ranked(device: Device, key: Key) -> Result<Selected<O>> {
-        match cached::<O>(place(device, key)) {
-            Ok(kernel) => Ok(Selected { kernel, device, key: Some(key), level: Level::Default }),
-            Err(slot) => Self::resolve(device, key, None, Some(slot)),
+        let now = Now::of(&CLOCK);
+        match cached::<O>(place(device, key), now) {
+            Some(kernel) => {
+                let (key, asked) = (Some(key), Asked::Ranked(now.epoch()));
+                Ok(Selected { kernel, device, key, level: Level::Default, asked })
+            }
+            None => Self::resolve(device, key, None, now),
         }
     }
 
-    /// The best variant of `backend`, as a call that names it makes it; never another backend.
+    /// The best variant of `backend`, as a call that names it makes it; never another backend. A kernel that is
+    /// quarantined later is no longer run.
     ///
     /// # Errors
     /// The backend cannot serve this call.
     pub fn named(device: Device, key: Key, backend: Backend) -> Result<Selected<O>> {
-        Self::resolve(device, key, Some(backend), None)
+        Self::resolve(device, key, Some(backend), Now::of(&CLOCK))
     }
 
+    /// Decides, by what is read after `now`.
     #[cold]
-    fn resolve(
+    fn resolve(device: Device, key: Key, call: Option<Backend>, now: Now) -> Result<Selected<O>> {
+        let registry = Registry::linked()?;
+        let (state, place) = (O::state(), place(device, key));
+        let table = Self::table(registry)?;
+        let scoped = scope::here();
+        let address = std::ptr::from_ref(state).addr();
+        let known = if scoped && call.is_none() { scope::decided(address, place, now) } else { None };
+        let (at, level) = match known {
+            Some(known) => known,
+            None => Self::decide(registry, table, device, key, call)?,
+        };
+        let asked = match (call, scoped) {
+            (Some(backend), _) => Asked::Named(backend, now.epoch()),
+            (None, true) => Asked::Ranked(0),
+            (None, false) => Asked::Ranked(now.epoch()),
+        };
+        match (call, scoped) {
+            (Some(_), _) => {}
+            (None, true) => scope::keep(address, place, now, at, level),
+            // A slot does not say who decided; traces ask again.
+            (None, false) if device.slot() < DEVICE_SLOTS => {
+                slot::fill(&state.slots[slot::index(place)], now, place, at);
+            }
+            (None, false) => {}
+        }
+        Ok(Selected { kernel: table[at], device, key: Some(key), level, asked })
+    }
+
+    fn decide(
+        registry: &Registry,
+        table: &[&'static Kernel<O>],
         device: Device,
         key: Key,
         call: Option<Backend>,
-        slot: Option<Slot<'_>>,
-    ) -> Result<Selected<O>> {
-        let registry = Registry::linked()?;
+    ) -> Result<(usize, Level)> {
         let record = registry.record(O::NAME)?;
-        let table = match O::state().table.get() {
-            Some(table) => table,
-            None => {
-                if !record.kernels.iter().any(|k| is_reference(k.spec().backend)) {
-                    return Err(BuildError::BackendNotLinked {
-                        package: record.info.origin.package.into(),
-                        detail: format!("op \"{}\" is without its reference kernel", O::NAME),
-                        fix: "keep the object file with the registration: no stripped constructor section"
-                            .into(),
-                    }
-                    .into());
-                }
-                let typed: Option<Vec<_>> =
-                    record.kernels.iter().map(|k| k.as_any().downcast_ref()).collect();
-                let typed = typed.ok_or_else(|| BuildError::InvalidSpec {
-                    id: O::NAME.into(),
-                    origin: record.info.origin.to_string(),
-                    detail: "a kernel of this name has another op's type".into(),
-                })?;
-                O::state().table.get_or_init(|| typed.into())
+        loop {
+            let ruling = registry.ruling();
+            let (at, level) = select::ranked(registry, record, device.platform(), Some(&key), &ruling, call)?;
+            let kernel = table[at];
+            // One that fails is quarantined, and not found again.
+            if ruling.settings.policy.self_test && !self_test::passes(registry, kernel, device) {
+                continue;
             }
-        };
-        let policy = registry.policy();
-        let (at, level) = select::ranked(registry, record, device.platform(), Some(&key), &policy, call)?;
-        let kernel = table[at];
-        tracing::debug!(op = O::NAME, %key, device = %device.id(), kernel = kernel.spec.id(), %level, "kernel selected");
-        if kernel.is_reference && level == Level::Default {
-            tracing::warn!(op = O::NAME, %key, device = %device.id(), "no better kernel than the reference is usable");
+            tracing::debug!(op = O::NAME, %key, device = %device.id(), kernel = kernel.spec.id(), %level, "kernel selected");
+            if kernel.is_reference
+                && level == Level::Default
+                && metrics::first_time(format!("{} {} {key}", O::NAME, device.id()))
+            {
+                tracing::warn!(op = O::NAME, %key, device = %device.id(), "no better kernel than the reference is usable");
+            }
+            return Ok((at, level));
         }
-        // A slot says who decided only by what it can hold: the rank. Other levels resolve to the same
-        // kernel until the epoch changes, so they may share it; traces ask again.
-        if let Some(Slot { slot, want, epoch }) = slot
-            && device.slot() < DEVICE_SLOTS
-            && epoch < EPOCH_END
-        {
-            slot.store(want | at as u64, Ordering::Release);
+    }
+
+    /// The op's kernels with their type.
+    fn table(registry: &Registry) -> Result<&'static [&'static Kernel<O>]> {
+        if let Some(table) = O::state().table.get() {
+            return Ok(table);
         }
-        Ok(Selected { kernel, device, key: Some(key), level })
+        let record = registry.record(O::NAME)?;
+        if !record.kernels.iter().any(|k| is_reference(k.spec().backend)) {
+            return Err(BuildError::BackendNotLinked {
+                package: record.info.origin.package.into(),
+                detail: format!("op \"{}\" is without its reference kernel", O::NAME),
+                fix: "keep the object file with the registration: no stripped constructor section".into(),
+            }
+            .into());
+        }
+        let typed: Option<Vec<_>> = record.kernels.iter().map(|k| k.as_any().downcast_ref()).collect();
+        let typed = typed.ok_or_else(|| BuildError::InvalidSpec {
+            id: O::NAME.into(),
+            origin: record.info.origin.to_string(),
+            detail: "a kernel of this name has another op's type".into(),
+        })?;
+        Ok(O::state().table.get_or_init(|| typed.into()))
     }
 
     /// The kernel's spec.
@@ -168,21 +218,45 @@ impl<O: Op> Selected<O> {
         if checked.device != self.device || self.key != Some(checked.key) {
             self.admit(checked)?;
         }
+        let now = Now::of(&CLOCK);
         match checked.empty {
             true => Ok(()),
+            false if self.is_old(now) => self.renewed(checked),
             // SAFETY: the selection proves that the requirements hold on this device, and the arguments are of
             // this device and class.
-            false => unsafe { run(self.kernel, checked, self.level) },
+            false => unsafe { run(self.kernel, checked, self.level, now) },
+        }
+    }
+
+    #[inline]
+    fn is_old(&self, now: Now) -> bool {
+        match self.asked {
+            Asked::Fixed => false,
+            Asked::Named(_, epoch) => epoch != now.epoch() || !now.counts(),
+            Asked::Ranked(epoch) => epoch != now.epoch() || !now.counts() || (now.scopes() && scope::here()),
+        }
+    }
+
+    /// The call by what holds now.
+    #[cold]
+    fn renewed(&self, checked: &mut Checked<'_, O>) -> Result<()> {
+        match self.asked {
+            Asked::Named(backend, _) => {
+                let now = Now::of(&CLOCK);
+                let new = Self::resolve(self.device, checked.key, Some(backend), now)?;
+                // SAFETY: a selection of this moment, for this device and class.
+                unsafe { run(new.kernel, checked, new.level, now) }
+            }
+            _ => checked.run(),
         }
     }
 
     /// A selection without a class (by name) takes every class that its kernel takes.
     #[cold]
     fn admit(&self, checked: &Checked<'_, O>) -> Result<()> {
-        let policy = crate::Policy { experimental: true, ..Default::default() };
         let ok = checked.device == self.device
             && self.key.is_none()
-            && usable(&self.kernel.spec, self.device.platform(), Some(&checked.key), &policy);
+            && usable(&self.kernel.spec, self.device.platform(), Some(&checked.key), &Allowed::ANY);
         if ok {
             return Ok(());
         }
@@ -202,13 +276,18 @@ impl<O: Op> Selected<O> {
 /// The kernel's requirements hold on that device, and it takes calls of this class. The rest is the promise
 /// of whoever registered it.
 #[inline]
-unsafe fn run<O: Op>(kernel: &'static Kernel<O>, checked: &mut Checked<'_, O>, level: Level) -> Result<()> {
+unsafe fn run<O: Op>(
+    kernel: &'static Kernel<O>,
+    checked: &mut Checked<'_, O>,
+    level: Level,
+    now: Now,
+) -> Result<()> {
     // SAFETY: passed on.
     unsafe {
-        if trace::recording() || !kernel.plain {
-            return run_with_extras(kernel, checked, level);
+        match now.quiet() && kernel.plain {
+            true => run_in(kernel, &Ctx::bare(checked.device), checked),
+            false => run_with_extras(kernel, checked, level),
         }
-        run_in(kernel, &Ctx::bare(checked.device), checked)
     }
 }
 
@@ -226,8 +305,11 @@ unsafe fn run_with_extras<O: Op>(
     if trace::recording() {
         trace::record(kernel, device, checked, level);
     }
+    if metrics::counting() {
+        kernel.counters.calls.fetch_add(1, Ordering::Relaxed);
+    }
     if kernel.is_reference && level == Level::Default {
-        kernel.fallbacks.fetch_add(1, Ordering::Relaxed);
+        kernel.counters.fallbacks.fetch_add(1, Ordering::Relaxed);
     }
     let Some(bytes) = kernel.workspace else {
         // SAFETY: passed on.
@@ -261,10 +343,15 @@ impl<O: Op> Checked<'_, O> {
         if self.empty {
             return Ok(());
         }
-        match cached::<O>(self.place) {
+        let now = Now::of(&CLOCK);
+        match cached::<O>(self.place, now) {
             // SAFETY: a slot is filled only by a selection for this device and class.
-            Ok(kernel) => unsafe { run(kernel, self, Level::Default) },
-            Err(slot) => Selected::<O>::resolve(self.device, self.key, None, Some(slot))?.call(self),
+            Some(kernel) => unsafe { run(kernel, self, Level::Default, now) },
+            None => {
+                let new = Selected::<O>::resolve(self.device, self.key, None, now)?;
+                // SAFETY: as above.
+                unsafe { run(new.kernel, self, new.level, now) }
+            }
         }
     }
 
@@ -284,9 +371,8 @@ impl<O: Op> Kernel<O> {
     /// # Errors
     /// Why it cannot.
     pub fn for_call(&'static self, checked: &Checked<'_, O>) -> Result<Selected<O>> {
-        let policy = crate::Policy { experimental: true, ..Default::default() };
-        match usable(&self.spec, checked.device.platform(), Some(&checked.key), &policy) {
-            true => Ok(Selected::new(self, checked.device, Some(checked.key), Level::Call)),
+        match usable(&self.spec, checked.device.platform(), Some(&checked.key), &Allowed::ANY) {
+            true => Ok(Selected::fixed(self, checked.device, Some(checked.key), Level::Call)),
             false => Err(Error::Call(CallError::WrongSelection {
                 kernel: self.spec.id(),
                 selected: "what its spec takes".into(),

@@ -4,8 +4,9 @@
 use crate::names::{Backend, DeviceId};
 use crate::op::{AnyKernel, is_reference};
 use crate::platform::Platform;
-use crate::policy::{Level, Policy};
+use crate::policy::Level;
 use crate::reason::Reason;
+use crate::settings::Allowed;
 use crate::spec::{KernelSpec, Key};
 use std::cmp::Reverse;
 use std::fmt;
@@ -15,7 +16,7 @@ pub(crate) fn reasons_against(
     spec: &KernelSpec,
     platform: &Platform,
     key: Option<&Key>,
-    policy: &Policy,
+    allowed: &Allowed<'_>,
     mut sink: impl FnMut(Reason) -> bool,
 ) {
     let served = spec.manifest.driver.kind();
@@ -61,11 +62,17 @@ pub(crate) fn reasons_against(
         }
         Ok(()) => {}
     }
-    if go_on && spec.experimental && !policy.experimental {
+    if go_on && spec.experimental && !allowed.experimental {
         go_on = sink(Reason::Experimental);
     }
-    if go_on && !spec.deterministic && policy.deterministic {
+    if go_on && !spec.deterministic && allowed.deterministic {
         go_on = sink(Reason::NonDeterministic);
+    }
+    if go_on && allowed.no_reference && is_reference(spec.backend) {
+        go_on = sink(Reason::ReferenceNotNamed);
+    }
+    if go_on && let Some(why) = allowed.quarantined.iter().find(|q| q.holds(spec, platform)) {
+        go_on = sink(Reason::Quarantined { detail: why.detail.clone() });
     }
     let Some(key) = key.filter(|_| go_on) else { return };
     // A packed weight belongs to one kernel.
@@ -86,9 +93,14 @@ pub(crate) fn reasons_against(
 
 /// Whether nothing speaks against `spec`.
 #[inline]
-pub(crate) fn usable(spec: &KernelSpec, platform: &Platform, key: Option<&Key>, policy: &Policy) -> bool {
+pub(crate) fn usable(
+    spec: &KernelSpec,
+    platform: &Platform,
+    key: Option<&Key>,
+    allowed: &Allowed<'_>,
+) -> bool {
     let mut ok = true;
-    reasons_against(spec, platform, key, policy, |_| {
+    reasons_against(spec, platform, key, allowed, |_| {
         ok = false;
         false
     });
@@ -185,13 +197,13 @@ pub(crate) fn candidates(
     kernels: &[&'static dyn AnyKernel],
     platform: &Platform,
     key: Option<&Key>,
-    policy: &Policy,
+    allowed: &Allowed<'_>,
 ) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = kernels
         .iter()
         .map(|k| {
             let mut reasons = Vec::new();
-            reasons_against(k.spec(), platform, key, policy, |r| {
+            reasons_against(k.spec(), platform, key, allowed, |r| {
                 reasons.push(r);
                 true
             });

@@ -84,6 +84,10 @@ pub unsafe trait Driver: Send + Sync {
 #[derive(Clone, Copy)]
 pub struct Device(&'static DeviceInner);
 
+// What a panic can leave changed is two words, each right by itself.
+impl std::panic::UnwindSafe for Device {}
+impl std::panic::RefUnwindSafe for Device {}
+
 struct DeviceInner {
     platform: Platform,
     driver: &'static dyn Driver,

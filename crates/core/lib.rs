@@ -5,6 +5,10 @@
 //! and the [`Registry`] gathers them; a call site hands arguments to an op, which checks them once
 //! ([`Checked`]), the selector finds a kernel ([`Selected`]), and that runs it.
 
+mod atomic {
+    //! What `slot` is made of; a model checker has its own.
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+}
 mod call;
 mod ctx;
 mod decide;
@@ -16,15 +20,21 @@ mod integrity;
 mod layout;
 mod macros;
 mod manifest;
+mod metrics;
 mod names;
 mod op;
 mod packed;
 mod platform;
 mod policy;
+mod quarantine;
 mod reason;
 mod registry;
 mod requirement;
+mod scope;
 mod select;
+mod self_test;
+mod settings;
+mod slot;
 mod spec;
 mod tensor;
 mod trace;
@@ -39,15 +49,18 @@ pub use error::{BuildError, CallError, ConfigError, DriverError, Error, Result, 
 pub use host::{HOST, Host};
 pub use layout::{Layout, MAX_RANK, Rows};
 pub use manifest::{FEATURES, FeatureReport, MANIFESTS, Manifest};
+pub use metrics::{Counts, count_calls};
 pub use names::{Backend, DeviceId, DeviceKind, intern, nearest};
 pub use op::{AnyKernel, Checked, Kernel, KernelEntry, Op, OpEntry, OpInfo, Valid};
 pub use packed::{Packed, PackedFor};
 pub use platform::{Arch, CpuFeatures, Platform};
 pub use policy::{Level, Mode, Policy, Rule, glob};
+pub use quarantine::Quarantine;
 pub use reason::Reason;
 pub use registry::{Parts, Registry};
 pub use requirement::{ArchBound, Requirement};
 pub use select::{AnySelected, Selector};
+pub use self_test::SelfTest;
 pub use spec::{Formats, KernelSpec, Key, Origin};
 pub use tensor::Tensor;
 pub use trace::{Record, Recorder};

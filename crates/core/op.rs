@@ -5,10 +5,11 @@ use crate::ctx::Ctx;
 use crate::device::Device;
 use crate::error::{CallError, Error, RunError};
 use crate::layout::Layout;
+use crate::metrics::{Counters, Counts};
 use crate::names::Backend;
 use crate::spec::{KernelSpec, Key, Origin};
 use std::any::Any;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 
 /// A logical operator with one contract. Implemented by [`crate::op!`].
 pub trait Op: Sized + Send + Sync + 'static {
@@ -96,6 +97,14 @@ impl<'a, O: Op> Checked<'a, O> {
         Ok(Checked { args, key, device, empty, place: crate::call::place(device, key) })
     }
 
+    /// What [`Checked::run`] would run and why, of all that was linked; the same code decides.
+    ///
+    /// # Errors
+    /// What was linked does not hold together.
+    pub fn explain(&self) -> Result<crate::Decision, Error> {
+        crate::Registry::linked()?.explain(O::NAME, self.device.platform(), Some(&self.key), None)
+    }
+
     /// What selection depends on.
     pub fn key(&self) -> Key {
         self.key
@@ -119,7 +128,7 @@ pub struct Kernel<O: Op> {
     pub(crate) workspace: Option<O::Workspace>,
     /// Whether a ranked call that lands here fell back for want of anything better.
     pub(crate) is_reference: bool,
-    pub(crate) fallbacks: AtomicU64,
+    pub(crate) counters: Counters,
     /// Nothing to do around the call: no scratch memory, no counting.
     pub(crate) plain: bool,
 }
@@ -134,7 +143,7 @@ impl<O: Op> Kernel<O> {
     pub const unsafe fn new(spec: KernelSpec, run: O::Run, workspace: Option<O::Workspace>) -> Self {
         let is_reference = matches!(spec.backend.0.as_bytes(), b"reference");
         let plain = workspace.is_none() && !is_reference;
-        Kernel { spec, run, workspace, is_reference, fallbacks: AtomicU64::new(0), plain }
+        Kernel { spec, run, workspace, is_reference, counters: Counters::new(), plain }
     }
 }
 
@@ -144,8 +153,11 @@ pub trait AnyKernel: Send + Sync {
     fn spec(&self) -> &KernelSpec;
     /// To get its type back.
     fn as_any(&'static self) -> &'static dyn Any;
-    /// How often a ranked call fell back to it (counted for `reference` kernels only).
-    fn fallbacks(&self) -> u64;
+    /// What it did so far in this process.
+    fn counts(&self) -> Counts;
+    /// A selection preferred it and could not have it.
+    #[doc(hidden)]
+    fn count_miss(&self);
 }
 
 impl<O: Op> AnyKernel for Kernel<O> {
@@ -157,8 +169,12 @@ impl<O: Op> AnyKernel for Kernel<O> {
         self
     }
 
-    fn fallbacks(&self) -> u64 {
-        self.fallbacks.load(std::sync::atomic::Ordering::Relaxed)
+    fn counts(&self) -> Counts {
+        self.counters.read()
+    }
+
+    fn count_miss(&self) {
+        self.counters.misses.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -1,15 +1,17 @@
-//! Who decides which backend: the call, the process, or the default order.
+//! Who decides which backend: the call, a scope, the process, or the default order.
 
 use crate::names::{Backend, intern, nearest};
 use crate::{ConfigError, Registry};
 use std::fmt;
 
-/// The level that decided a selection.
+/// The level that decided a selection, highest authority first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Level {
     /// The backend was named at the call.
     Call,
+    /// A scope of this thread asks for it: [`Registry::scope`].
+    Scope,
     /// The process asks for it, by `KERNELS_BACKEND` or by [`Registry::set_policy`].
     Process,
     /// Nobody asked: the best by rank.
@@ -20,6 +22,7 @@ impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Level::Call => "the call",
+            Level::Scope => "a scope of this thread",
             Level::Process => "the process (KERNELS_BACKEND or the API)",
             Level::Default => "rank",
         })
@@ -31,7 +34,7 @@ impl fmt::Display for Level {
 pub enum Mode {
     /// The call is an error.
     Strict,
-    /// The next best backend serves it.
+    /// The next best backend serves it; each distinct miss is logged once.
     Prefer,
 }
 
@@ -46,7 +49,7 @@ pub struct Rule {
     pub mode: Mode,
 }
 
-/// What the process asks of every selection. The capability filter holds whatever it says.
+/// What the process, or a scope, asks of every selection. The capability filter holds whatever it says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// The first rule whose glob matches an op counts.
@@ -55,9 +58,26 @@ pub struct Policy {
     pub experimental: bool,
     /// Whether only deterministic kernels may be chosen.
     pub deterministic: bool,
+    /// Whether `reference` kernels are chosen only where they are asked for.
+    pub no_reference: bool,
+    /// Whether a kernel is compared with the reference before its first use on a device, and quarantined where it
+    /// differs. That takes milliseconds to seconds, once for each kernel.
+    pub self_test: bool,
 }
 
 impl Policy {
+    /// These ops on that backend, or an error.
+    pub fn strict(ops: impl Into<String>, backend: Backend) -> Policy {
+        let rules = vec![Rule { ops: ops.into(), backend, mode: Mode::Strict }];
+        Policy { rules, ..Policy::default() }
+    }
+
+    /// These ops on that backend where it can serve them.
+    pub fn prefer(ops: impl Into<String>, backend: Backend) -> Policy {
+        let rules = vec![Rule { ops: ops.into(), backend, mode: Mode::Prefer }];
+        Policy { rules, ..Policy::default() }
+    }
+
     /// The rule for an op.
     pub(crate) fn rule(&self, op: &str) -> Option<&Rule> {
         self.rules.iter().find(|r| glob(&r.ops, op))
@@ -69,23 +89,65 @@ impl Policy {
     /// # Errors
     /// An unknown backend, or a glob that matches no op.
     pub fn parse(text: &str, registry: &Registry) -> Result<Policy, ConfigError> {
-        let mut rules = Vec::new();
-        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-            let (ops, backend) = part.split_once('=').unwrap_or(("*", part));
-            let (mode, backend) = match backend.trim().strip_prefix("prefer:") {
-                Some(name) => (Mode::Prefer, name),
-                None => (Mode::Strict, backend.trim()),
-            };
-            let rule = Rule { ops: ops.trim().into(), backend: Backend(intern(backend)), mode };
-            rule.check(registry)?;
-            rules.push(rule);
+        Policy::parse_both(text, "", registry)
+    }
+
+    /// Reads the forms of `KERNELS_BACKEND` and of `KERNELS_POLICY`: the words `strict` (the default) or `prefer`,
+    /// for rules that say neither, `experimental`, `deterministic`, `no-reference`, `self-test`.
+    ///
+    /// # Errors
+    /// An unknown backend or word, or a glob that matches no op.
+    pub fn parse_both(rules: &str, words: &str, registry: &Registry) -> Result<Policy, ConfigError> {
+        const WORDS: [&str; 6] =
+            ["strict", "prefer", "experimental", "deterministic", "no-reference", "self-test"];
+        let (mut policy, mut unsaid) = (Policy::default(), Mode::Strict);
+        for word in parts(words) {
+            match word {
+                "strict" => unsaid = Mode::Strict,
+                "prefer" => unsaid = Mode::Prefer,
+                "experimental" => policy.experimental = true,
+                "deterministic" => policy.deterministic = true,
+                "no-reference" => policy.no_reference = true,
+                "self-test" => policy.self_test = true,
+                _ => {
+                    let near = nearest(word, WORDS).map(|n| format!("; did you mean \"{n}\"?"));
+                    let known = WORDS.join(", ");
+                    let detail = format!("\"{word}\" is none of: {known}, count{}", near.unwrap_or_default());
+                    return Err(ConfigError::Invalid { name: "KERNELS_POLICY", detail });
+                }
+            }
         }
-        Ok(Policy { rules, ..Policy::default() })
+        for part in parts(rules) {
+            let (ops, backend) = part.split_once('=').unwrap_or(("*", part));
+            let (mode, backend) = match backend.trim().split_once(':') {
+                Some(("prefer", name)) => (Mode::Prefer, name),
+                Some(("strict", name)) => (Mode::Strict, name),
+                _ => (unsaid, backend.trim()),
+            };
+            policy.rules.push(Rule { ops: ops.trim().into(), backend: Backend(intern(backend)), mode });
+        }
+        policy.check(registry)?;
+        Ok(policy)
+    }
+
+    /// That `registry` knows every name, and can do what is asked.
+    pub(crate) fn check(&self, registry: &Registry) -> Result<(), ConfigError> {
+        if self.self_test && crate::self_test::test().is_none() {
+            let detail =
+                "self-tests are asked for, and no crate that brings them is linked; link kernels-ops".into();
+            return Err(ConfigError::Invalid { name: "KERNELS_POLICY", detail });
+        }
+        self.rules.iter().try_for_each(|r| r.check(registry))
     }
 }
 
+/// The parts of a list with commas.
+pub(crate) fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|p| !p.is_empty())
+}
+
 impl Rule {
-    pub(crate) fn check(&self, registry: &Registry) -> Result<(), ConfigError> {
+    fn check(&self, registry: &Registry) -> Result<(), ConfigError> {
         if !registry.ops().any(|o| glob(&self.ops, o.name)) {
             let nearest = nearest(&self.ops, registry.ops().map(|o| o.name)).map(String::from);
             return Err(ConfigError::UnknownOp { op: self.ops.clone(), nearest });

@@ -84,6 +84,12 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Whether the kernel could run nevertheless: the policy forbids it, or a quarantine.
+    pub fn is_a_choice(&self) -> bool {
+        use Reason::{Experimental, NonDeterministic, Quarantined, ReferenceNotNamed};
+        matches!(self, Experimental | NonDeterministic | ReferenceNotNamed | Quarantined { .. })
+    }
+
     /// What to do about it, where the reason itself knows.
     pub fn fix(&self) -> Option<String> {
         Some(match self {
@@ -96,6 +102,10 @@ impl Reason {
             Reason::DType { takes, .. } => format!("convert the tensor to one of: {takes}"),
             Reason::Experimental => "allow experimental kernels in the policy".into(),
             Reason::NonDeterministic => "allow non-deterministic kernels in the policy".into(),
+            Reason::Quarantined { .. } => {
+                "update or repair what the kernel runs on, and run `kernels check --quarantine FILE` again"
+                    .into()
+            }
             Reason::ReferenceNotNamed => "name the backend \"reference\", or use the ranked form".into(),
             _ => return None,
         })

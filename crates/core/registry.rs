@@ -7,8 +7,9 @@ use crate::integrity;
 use crate::manifest::{FEATURES, FeatureReport, MANIFESTS, Manifest};
 use crate::names::{Backend, DeviceId, nearest};
 use crate::op::{AnyKernel, KernelEntry, OpEntry, OpInfo};
-use crate::policy::Policy;
+use crate::policy::{Policy, parts};
 use crate::reason::Reason;
+use crate::settings::Settings;
 use crate::spec::KernelSpec;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, RwLock};
@@ -50,8 +51,12 @@ pub struct Registry {
     by_name: HashMap<&'static str, usize>,
     manifests: Vec<&'static Manifest>,
     features: Vec<&'static FeatureReport>,
-    pub(crate) policy: RwLock<Arc<Policy>>,
+    pub(crate) settings: RwLock<Arc<Settings>>,
 }
+
+// A panic leaves no registry half changed: settings are replaced whole.
+impl std::panic::UnwindSafe for Registry {}
+impl std::panic::RefUnwindSafe for Registry {}
 
 /// An op with its kernels, best rank first.
 pub(crate) struct OpRecord {
@@ -64,7 +69,7 @@ const MAX_KERNELS_OF_OP: usize = 1 << 12;
 
 impl Registry {
     /// The registry of what was linked into this binary, built and checked at first use; then
-    /// `KERNELS_BACKEND` is read.
+    /// the environment is read: `KERNELS_BACKEND`, `KERNELS_POLICY`, `KERNELS_QUARANTINE`, `KERNELS_CPU_FEATURES`.
     ///
     /// # Errors
     /// What does not hold together, or a wrong setting; the same each time.
@@ -131,7 +136,7 @@ impl Registry {
                 });
             }
         }
-        Ok(Registry { ops, by_name, manifests, features, policy: RwLock::default() })
+        Ok(Registry { ops, by_name, manifests, features, settings: RwLock::default() })
     }
 
     fn read_environment(&self) -> Result<(), ConfigError> {
@@ -140,10 +145,15 @@ impl Registry {
                 .restricted(&text)
                 .map_err(|detail| ConfigError::Invalid { name: "KERNELS_CPU_FEATURES", detail })?;
         }
-        if let Ok(text) = std::env::var("KERNELS_BACKEND") {
-            self.set_policy(Policy::parse(&text, self)?)?;
+        let text = |name| std::env::var(name).unwrap_or_default();
+        let (rules, words) = (text("KERNELS_BACKEND"), text("KERNELS_POLICY"));
+        // Counting is no matter of selection.
+        let (count, words): (Vec<_>, Vec<_>) = parts(&words).partition(|w| *w == "count");
+        if !count.is_empty() {
+            crate::metrics::count_calls(true);
         }
-        Ok(())
+        self.set_policy(Policy::parse_both(&rules, &words.join(","), self)?)?;
+        self.read_quarantine()
     }
 
     /// Every op, by name.
@@ -235,22 +245,6 @@ impl Registry {
         }
         let (why, fix) = worst.unwrap_or_default();
         Err(fail(why, fix.unwrap_or_else(|| "use one that `kernels doctor` lists".into())).into())
-    }
-
-    /// What the process asks of every selection.
-    pub fn policy(&self) -> Arc<Policy> {
-        self.policy.read().unwrap_or_else(|e| e.into_inner()).clone()
-    }
-
-    /// Changes what the process asks of every selection; calls that resolved before resolve anew.
-    ///
-    /// # Errors
-    /// A rule with an unknown op or backend; then nothing changes.
-    pub fn set_policy(&self, policy: Policy) -> Result<(), ConfigError> {
-        policy.rules.iter().try_for_each(|r| r.check(self))?;
-        *self.policy.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(policy);
-        crate::call::bump_epoch();
-        Ok(())
     }
 
     pub(crate) fn record(&self, op: &str) -> Result<&OpRecord, ConfigError> {

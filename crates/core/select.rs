@@ -9,9 +9,10 @@ use crate::names::Backend;
 use crate::op::{AnyKernel, Op, is_reference};
 use crate::packed::{Packed, PackedFor};
 use crate::platform::Platform;
-use crate::policy::{Level, Mode, Policy};
+use crate::policy::{Level, Mode};
 use crate::reason::Reason;
 use crate::registry::{OpRecord, Registry};
+use crate::settings::{Allowed, Ruling};
 use crate::spec::{KernelSpec, Key};
 use crate::view::View;
 
@@ -49,7 +50,7 @@ impl AnySelected {
 
     /// With the op's type, to be called; `None` where `O` is another op.
     pub fn typed<O: Op>(&self) -> Option<Selected<O>> {
-        Some(Selected::new(self.kernel.as_any().downcast_ref()?, self.device, None, self.level))
+        Some(Selected::fixed(self.kernel.as_any().downcast_ref()?, self.device, None, self.level))
     }
 }
 
@@ -65,27 +66,28 @@ impl<'r> Selector<'r> {
     /// Several usable backends, or none. `reference` counts only when named.
     pub fn select(&self, op: &str) -> Result<AnySelected> {
         let record = self.registry.record(op)?;
-        let policy = self.registry.policy.read().unwrap_or_else(|e| e.into_inner());
+        let ruling = self.registry.ruling();
         let platform = self.device.platform();
-        if let Some((at, level)) = pinned(self.registry, record, platform, None, &policy, None)? {
+        if let Some((at, level)) = pinned(self.registry, record, platform, None, &ruling, None)? {
             return Ok(AnySelected { kernel: record.kernels[at], device: self.device, level });
         }
+        let allowed = ruling.allowed();
         let mut found: Option<&'static dyn AnyKernel> = None;
         for kernel in record.kernels.iter().copied() {
             let spec = kernel.spec();
-            if is_reference(spec.backend) || !usable(spec, platform, None, &policy) {
+            if is_reference(spec.backend) || !usable(spec, platform, None, &allowed) {
                 continue;
             }
             match found {
                 None => found = Some(kernel),
                 Some(best) if best.spec().backend == spec.backend => {}
-                Some(_) => return Err(self.ambiguous(record, &policy).into()),
+                Some(_) => return Err(self.ambiguous(record, &allowed).into()),
             }
         }
         match found {
             Some(kernel) => Ok(AnySelected { kernel, device: self.device, level: Level::Default }),
             None => {
-                let mut decision = decision(record, platform, None, &policy);
+                let mut decision = decision(record, platform, None, &allowed);
                 for c in &mut decision.candidates {
                     if is_reference(c.spec.backend) && c.reasons.is_empty() {
                         c.reasons.push(Reason::ReferenceNotNamed);
@@ -102,9 +104,24 @@ impl<'r> Selector<'r> {
     /// The backend is unknown, has no kernel for the op, or cannot run here.
     pub fn select_backend(&self, op: &str, backend: Backend) -> Result<AnySelected> {
         let record = self.registry.record(op)?;
-        let policy = self.registry.policy();
-        let at = named(self.registry, record, self.device.platform(), None, &policy, backend, Level::Call)?;
+        let ruling = self.registry.ruling();
+        let allowed = ruling.allowed().named();
+        let at = named(self.registry, record, self.device.platform(), None, &allowed, backend, Level::Call)?;
         Ok(AnySelected { kernel: record.kernels[at], device: self.device, level: Level::Call })
+    }
+
+    /// The ranked choice for calls of class `key`, as typed calls make it, out of this registry. Those go through
+    /// [`Registry::linked`] and keep their decisions; this is for a registry of one's own. `None` where the kernel
+    /// is another op's.
+    ///
+    /// # Errors
+    /// An unknown op, or no usable kernel.
+    pub fn ranked<O: Op>(&self, key: Key) -> Result<Option<Selected<O>>> {
+        let record = self.registry.record(O::NAME)?;
+        let ruling = self.registry.ruling();
+        let (at, level) = ranked(self.registry, record, self.device.platform(), Some(&key), &ruling, None)?;
+        let kernel = record.kernels[at].as_any().downcast_ref();
+        Ok(kernel.map(|k| Selected::fixed(k, self.device, Some(key), level)))
     }
 
     /// What a ranked call would run and why; the same code decides.
@@ -122,8 +139,8 @@ impl<'r> Selector<'r> {
     /// No usable kernel, or no memory.
     pub fn prepack(&self, op: &str, key: &Key, weight: &View<'_>) -> Result<Option<Packed>> {
         let record = self.registry.record(op)?;
-        let policy = self.registry.policy();
-        let (at, _) = ranked(self.registry, record, self.device.platform(), Some(key), &policy, None)?;
+        let ruling = self.registry.ruling();
+        let (at, _) = ranked(self.registry, record, self.device.platform(), Some(key), &ruling, None)?;
         let spec = record.kernels[at].spec();
         let (Some(prepack), Some(owner)) = (spec.prepack, PackedFor::register(&spec.id())) else {
             return Ok(None);
@@ -138,10 +155,10 @@ impl<'r> Selector<'r> {
     /// # Errors
     /// One error that lists each op without, why, and the fix.
     pub fn require(&self, ops: &[&str]) -> Result<()> {
-        let policy = self.registry.policy();
+        let ruling = self.registry.ruling();
         let check = |op: &&str| -> Result<()> {
             let record = self.registry.record(op)?;
-            ranked(self.registry, record, self.device.platform(), None, &policy, None)?;
+            ranked(self.registry, record, self.device.platform(), None, &ruling, None)?;
             Ok(())
         };
         let errors: Vec<Error> = ops.iter().filter_map(|op| check(op).err()).collect();
@@ -151,10 +168,10 @@ impl<'r> Selector<'r> {
         }
     }
 
-    fn ambiguous(&self, record: &OpRecord, policy: &Policy) -> SelectError {
+    fn ambiguous(&self, record: &OpRecord, allowed: &Allowed<'_>) -> SelectError {
         let specs = record.kernels.iter().map(|k| k.spec());
         let able =
-            specs.filter(|s| !is_reference(s.backend) && usable(s, self.device.platform(), None, policy));
+            specs.filter(|s| !is_reference(s.backend) && usable(s, self.device.platform(), None, allowed));
         let mut backends: Vec<_> = able.map(|s| s.backend).collect();
         backends.sort();
         backends.dedup();
@@ -176,13 +193,15 @@ impl Registry {
         call: Option<Backend>,
     ) -> Result<Decision> {
         let record = self.record(op)?;
-        let policy = self.policy();
-        let mut decision = decision(record, platform, key, &policy);
-        match ranked(self, record, platform, key, &policy, call) {
+        let ruling = self.ruling().asking();
+        let mut decision = decision(record, platform, key, &ruling.allowed());
+        match ranked(self, record, platform, key, &ruling, call) {
             Ok((at, level)) => {
                 decision.level = level;
                 let chosen = record.kernels[at].spec();
                 decision.chosen = decision.candidates.iter().position(|c| std::ptr::eq(c.spec, chosen));
+                // A reference that the policy forbids, and that somebody named.
+                decision.chosen.into_iter().for_each(|at| decision.candidates[at].reasons.clear());
             }
             Err(Error::Select(SelectError::PinnedUnusable { level, backend, .. })) => {
                 decision.level = level;
@@ -205,41 +224,55 @@ pub(crate) fn ranked(
     record: &OpRecord,
     platform: &Platform,
     key: Option<&Key>,
-    policy: &Policy,
+    ruling: &Ruling,
     call: Option<Backend>,
 ) -> Result<(usize, Level)> {
-    if let Some(found) = pinned(registry, record, platform, key, policy, call)? {
+    if let Some(found) = pinned(registry, record, platform, key, ruling, call)? {
         return Ok(found);
     }
-    match record.kernels.iter().position(|k| usable(k.spec(), platform, key, policy)) {
+    let allowed = ruling.allowed();
+    match record.kernels.iter().position(|k| usable(k.spec(), platform, key, &allowed)) {
         Some(at) => Ok((at, Level::Default)),
-        None => Err(none_usable(registry, record, decision(record, platform, key, policy)).into()),
+        None => Err(none_usable(registry, record, decision(record, platform, key, &allowed)).into()),
     }
 }
 
-/// What the call or a rule of the process pins, if anything does.
+/// What the call or a rule pins, if anything does.
 fn pinned(
     registry: &Registry,
     record: &OpRecord,
     platform: &Platform,
     key: Option<&Key>,
-    policy: &Policy,
+    ruling: &Ruling,
     call: Option<Backend>,
 ) -> Result<Option<(usize, Level)>> {
-    if let Some(backend) = call {
-        return Ok(Some((
-            named(registry, record, platform, key, policy, backend, Level::Call)?,
-            Level::Call,
-        )));
-    }
-    let Some(rule) = policy.rule(record.info.name) else { return Ok(None) };
-    match named(registry, record, platform, key, policy, rule.backend, Level::Process) {
-        Ok(at) => Ok(Some((at, Level::Process))),
-        Err(error) if rule.mode == Mode::Prefer => {
-            tracing::info!(op = record.info.name, backend = rule.backend.0, %error, "preferred backend not usable");
+    let (backend, level, mode) = match call {
+        Some(backend) => (backend, Level::Call, Mode::Strict),
+        None => match ruling.rule(record.info.name) {
+            Some((rule, level)) => (rule.backend, level, rule.mode),
+            None => return Ok(None),
+        },
+    };
+    let allowed = ruling.allowed().named();
+    match named(registry, record, platform, key, &allowed, backend, level) {
+        Ok(at) => Ok(Some((at, level))),
+        Err(error) if mode == Mode::Prefer => {
+            if !ruling.asking {
+                missed(record, platform, backend, &error);
+            }
             Ok(None)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// A preference that cannot be met is counted, and logged the first time.
+#[cold]
+fn missed(record: &OpRecord, platform: &Platform, backend: Backend, error: &Error) {
+    record.kernels.iter().filter(|k| k.spec().backend == backend).for_each(|k| k.count_miss());
+    let (op, device) = (record.info.name, platform.id);
+    if crate::metrics::first_time(format!("{op} {device} {backend} {error}")) {
+        tracing::warn!(op, %device, backend = backend.0, %error, "the preferred backend cannot serve this");
     }
 }
 
@@ -248,35 +281,35 @@ fn named(
     record: &OpRecord,
     platform: &Platform,
     key: Option<&Key>,
-    policy: &Policy,
+    allowed: &Allowed<'_>,
     backend: Backend,
     level: Level,
 ) -> Result<usize> {
     let mine = |k: &&'static dyn AnyKernel| k.spec().backend == backend;
-    let found = record.kernels.iter().position(|k| mine(k) && usable(k.spec(), platform, key, policy));
+    let found = record.kernels.iter().position(|k| mine(k) && usable(k.spec(), platform, key, allowed));
     if let Some(at) = found {
         return Ok(at);
     }
     registry.check_backend(backend)?;
+    let mut decision = decision(record, platform, key, allowed);
     if !record.kernels.iter().any(mine) {
-        let registered = decision(record, platform, key, policy).backends();
-        let (op, features_off) = (record.info.name.into(), registry.features_off_names());
+        let (op, registered) = (record.info.name.into(), decision.backends());
+        let features_off = registry.features_off_names();
         return Err(SelectError::BackendNotRegistered { op, backend, registered, features_off }.into());
     }
-    let mut decision = decision(record, platform, key, policy);
     decision.candidates.retain(|c| c.spec.backend == backend);
     decision.level = level;
     Err(SelectError::PinnedUnusable { backend, level, decision: Box::new(decision) }.into())
 }
 
-fn decision(record: &OpRecord, platform: &Platform, key: Option<&Key>, policy: &Policy) -> Decision {
+fn decision(record: &OpRecord, platform: &Platform, key: Option<&Key>, allowed: &Allowed<'_>) -> Decision {
     Decision {
         op: record.info.name,
         device: platform.id,
         arch: platform.arch.to_string(),
         key: key.copied(),
         level: Level::Default,
-        candidates: decide::candidates(&record.kernels, platform, key, policy),
+        candidates: decide::candidates(&record.kernels, platform, key, allowed),
         chosen: None,
         fix: Vec::new(),
     }
@@ -288,7 +321,7 @@ fn none_usable(registry: &Registry, record: &OpRecord, mut decision: Decision) -
         return SelectError::NoKernelRegistered { op: record.info.name.into(), features_off };
     }
     let only_policy = |c: &decide::Candidate| {
-        let policy = |r: &Reason| matches!(r, Reason::Experimental | Reason::NonDeterministic);
+        let policy = |r: &Reason| r.is_a_choice() && !matches!(r, Reason::Quarantined { .. });
         !c.reasons.is_empty() && c.reasons.iter().all(policy)
     };
     if decision.candidates.iter().any(only_policy) {

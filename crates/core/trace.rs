@@ -40,6 +40,7 @@ impl Recorder {
     pub fn start() -> Recorder {
         let all = records();
         RECORDERS.fetch_add(1, Ordering::Relaxed);
+        crate::call::listen(true);
         Recorder(all.len())
     }
 
@@ -52,13 +53,14 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         let mut all = records();
+        crate::call::listen(false);
         if RECORDERS.fetch_sub(1, Ordering::Relaxed) == 1 {
             *all = Vec::new();
         }
     }
 }
 
-#[inline]
+/// Whether a recorder lives.
 pub(crate) fn recording() -> bool {
     RECORDERS.load(Ordering::Relaxed) != 0
 }
@@ -73,7 +75,7 @@ pub(crate) fn record<O: Op>(kernel: &Kernel<O>, device: Device, checked: &Checke
     let level = match level {
         Level::Default => crate::Registry::linked()
             .ok()
-            .filter(|r| !r.policy().rules.is_empty())
+            .filter(|r| r.ruling().has_rules())
             .and_then(|r| r.explain(O::NAME, device.platform(), Some(&checked.key), None).ok())
             .map_or(level, |d| d.level),
         other => other,

@@ -117,7 +117,7 @@ pub fn parity(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> 
     Ok(report)
 }
 
-/// Why `kernel` cannot run on `device`; `None` where it can.
+/// Why `kernel` cannot run on `device`; `None` where it can, whether or not it would be chosen.
 ///
 /// # Errors
 /// The registry does not know its op.
@@ -128,7 +128,10 @@ pub fn unusable_on(
 ) -> Result<Option<String>> {
     let decision = registry.explain(kernel.spec().op, device.platform(), None, None)?;
     let mine = decision.candidates.iter().find(|c| std::ptr::eq(c.spec, kernel.spec()));
-    let reasons = mine.map(|c| c.reasons.iter().map(|r| r.to_string()).collect::<Vec<_>>().join(", "));
+    let reasons = mine.map(|c| {
+        let reasons = c.reasons.iter().filter(|r| !r.is_a_choice());
+        reasons.map(|r| r.to_string()).collect::<Vec<_>>().join(", ")
+    });
     Ok(reasons.filter(|r| !r.is_empty()))
 }
 

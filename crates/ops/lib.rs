@@ -17,6 +17,7 @@ pub mod kvcache;
 pub mod layernorm;
 pub mod quantization;
 pub mod sampling;
+mod self_test;
 
 pub use contract::{
     AnyCase, AnyContract, Case, Contract, ContractEntry, Cost, Outcome, Tolerance, contracts,
@@ -25,6 +26,7 @@ pub use erased::Erased;
 #[doc(hidden)]
 pub use inventory;
 pub use kernels_core as core;
+pub use self_test::self_test;
 
 kernels_core::backend! { backends: [kernels_core::Backend::REFERENCE], driver: &kernels_core::HOST }
 
