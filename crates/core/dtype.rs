@@ -160,6 +160,11 @@ impl DTypeSet {
         DTypeSet(bits)
     }
 
+    /// One bit a type.
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
+
     /// Both sets together.
     pub const fn union(self, other: DTypeSet) -> DTypeSet {
         DTypeSet(self.0 | other.0)

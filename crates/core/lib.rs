@@ -24,6 +24,7 @@ mod metrics;
 mod names;
 mod op;
 mod packed;
+mod place;
 mod platform;
 mod policy;
 mod quarantine;
@@ -53,6 +54,8 @@ pub use metrics::{Counts, count_calls};
 pub use names::{Backend, DeviceId, DeviceKind, intern, nearest};
 pub use op::{AnyKernel, Checked, Kernel, KernelEntry, Op, OpEntry, OpInfo, Valid};
 pub use packed::{Packed, PackedFor};
+#[doc(hidden)]
+pub use place::{TwoKernelsOfOneOpAndBackendNeedDifferentVariantsOrFormats, place};
 pub use platform::{Arch, CpuFeatures, Platform};
 pub use policy::{Level, Mode, Policy, Rule, glob};
 pub use quarantine::Quarantine;

@@ -120,6 +120,12 @@ macro_rules! op {
 #[macro_export]
 macro_rules! backend {
     (backends: [$($backend:expr),* $(,)?], driver: $driver:expr $(,)?) => {
+        /// For the compiler to see that no two kernels of this crate have one place; in the manifest's name, so that
+        /// who imports one has both.
+        #[doc(hidden)]
+        #[allow(non_camel_case_types)]
+        pub enum MANIFEST {}
+
         /// What this crate brings.
         pub static MANIFEST: $crate::Manifest = $crate::Manifest {
             package: env!("CARGO_PKG_NAME"),
@@ -244,6 +250,12 @@ macro_rules! kernel {
                 unsafe { $crate::Kernel::new(spec, run, workspace) }
             };
             $crate::inventory::submit! { $crate::KernelEntry(&KERNEL) }
+            impl
+                $crate::TwoKernelsOfOneOpAndBackendNeedDifferentVariantsOrFormats<
+                    { $crate::place(<$op<'static> as $crate::Op>::NAME, $backend, $variant, $formats) },
+                > for crate::MANIFEST
+            {
+            }
         };
     };
     (@workspace $op:ident) => { ::std::option::Option::None };
@@ -251,6 +263,12 @@ macro_rules! kernel {
         let workspace: <$op<'static> as $crate::Op>::Workspace = $workspace;
         ::std::option::Option::Some(workspace)
     }};
+    ({ $($other:tt)* }) => {
+        compile_error!(
+            "write `kernel!(unsafe { .. })`: the word is your promise that the spec's requirements cover every instruction \
+             that the function executes, and that it stays within its tensors whatever indices they hold"
+        );
+    };
     ($($other:tt)*) => {
         compile_error!(
             "kernel!(unsafe { op: Op, backend: .., variant: .., formats: .., run: f, <spec field>: .. }): the word \
