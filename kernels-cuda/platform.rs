@@ -10,8 +10,8 @@ use std::path::PathBuf;
 /// CUDA 12.0: the oldest driver whose entry points cudarc resolves.
 const OLDEST_DRIVER: i32 = 12_000;
 
-/// Every device.
-pub(crate) fn probe() -> Result<Vec<Platform>, Reason> {
+/// Every device, by ordinal.
+pub(crate) fn probe() -> Result<Vec<Result<Platform, Reason>>, Reason> {
     let fix = "install the NVIDIA driver; in a container, start it with GPU access (`--gpus all`)";
     let names = ["libcuda.so", "libcuda.so.1", "nvcuda.dll"];
     library::open("the NVIDIA driver (libcuda)", &names, folders(), fix)?;
@@ -28,7 +28,7 @@ pub(crate) fn probe() -> Result<Vec<Platform>, Reason> {
     if count == 0 {
         return Err(Reason::NoDevice { detail: "the NVIDIA driver sees no GPU".into() });
     }
-    (0..count).map(|i| describe(i, &text(version)).map_err(none)).collect()
+    Ok((0..count).map(|i| describe(i, &text(version)).map_err(none)).collect())
 }
 
 fn describe(ordinal: i32, version: &str) -> Result<Platform, result::DriverError> {

@@ -43,13 +43,14 @@ fn device(ordinal: u32) -> Outcome<sys::CUdevice, Cuda> {
 unsafe impl Vendor for Cuda {
     const KIND: DeviceKind = DeviceKind::CUDA;
     const NAME: &'static str = "cudarc";
+    const VISIBILITY: &'static [&'static str] = &["CUDA_VISIBLE_DEVICES"];
     type Error = CudaError;
 
     fn contexts() -> &'static Contexts<Cuda> {
         &CONTEXTS
     }
 
-    fn probe() -> Result<Vec<Platform>, Reason> {
+    fn probe() -> Result<Vec<Result<Platform, Reason>>, Reason> {
         platform::probe()
     }
 

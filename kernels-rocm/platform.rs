@@ -26,8 +26,8 @@ const R0600: Layout = Layout { bytes: 1472, memory: 288, warp: 308, cores: 388, 
 /// `hipDeviceProp_tR0000`: HIP 5.
 const R0000: Layout = Layout { bytes: 792, memory: 256, warp: 276, cores: 336, l2: 340, arch: 396 };
 
-/// Every device.
-pub(crate) fn probe() -> Result<Vec<Platform>, Reason> {
+/// Every device, by ordinal.
+pub(crate) fn probe() -> Result<Vec<Result<Platform, Reason>>, Reason> {
     let hip = hip().map_err(Reason::clone)?;
     let none = |e: HipError| Reason::NoDevice { detail: format!("{}{}", e.words(), kernel_driver()) };
     let mut count = 0;
@@ -41,7 +41,7 @@ pub(crate) fn probe() -> Result<Vec<Platform>, Reason> {
         return Err(Reason::NoDevice { detail });
     }
     let version = format!("HIP {}", version(hip));
-    (0..count).map(|i| describe(hip, i, &version)).collect()
+    Ok((0..count).map(|i| describe(hip, i, &version)).collect())
 }
 
 /// What may be wrong with the kernel's side of the driver, which the runtime does not say.

@@ -73,13 +73,14 @@ fn pointer(at: u64) -> *mut c_void {
 unsafe impl Vendor for Rocm {
     const KIND: DeviceKind = DeviceKind::ROCM;
     const NAME: &'static str = "hip";
+    const VISIBILITY: &'static [&'static str] = &["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
     type Error = HipError;
 
     fn contexts() -> &'static Contexts<Rocm> {
         &CONTEXTS
     }
 
-    fn probe() -> Result<Vec<Platform>, Reason> {
+    fn probe() -> Result<Vec<Result<Platform, Reason>>, Reason> {
         platform::probe()
     }
 

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 fn kernels(args: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kernels"));
-    for name in ["KERNELS_BACKEND", "KERNELS_CPU_FEATURES"] {
+    for name in ["KERNELS_BACKEND", "KERNELS_POLICY", "KERNELS_QUARANTINE", "KERNELS_CPU_FEATURES"] {
         command.env_remove(name);
     }
     command.args(args).envs(env.iter().copied()).output().unwrap()
@@ -108,6 +108,108 @@ fn the_environment_pins_backends_and_takes_features_away() {
         fails(&["list"], &[("KERNELS_CPU_FEATURES", "avx9000")])
             .contains("KERNELS_CPU_FEATURES: \"avx9000\" is not a tier")
     );
+}
+
+#[test]
+fn policies_come_from_the_environment() {
+    let wrong = fails(&["list"], &[("KERNELS_POLICY", "self-tset")]);
+    assert!(wrong.contains("did you mean \"self-test\"?"), "{wrong}");
+    // The reference is not for ranked calls then; whoever names it has it.
+    let no_reference = [("KERNELS_POLICY", "no-reference,deterministic")];
+    let explain = ["explain", "layernorm.rmsnorm", "--dtype", "f32"];
+    let ranked = kernels(&explain, &no_reference);
+    assert_eq!(ranked.status.success(), cfg!(feature = "cpu"), "without simd there is nothing else");
+    assert!(String::from_utf8_lossy(&ranked.stdout).contains("counts only when named"));
+    let named = [&explain[..], &["--backend", "reference"]].concat();
+    assert!(kernels(&named, &no_reference).status.success());
+    assert!(
+        String::from_utf8_lossy(&kernels(&["doctor"], &no_reference).stdout)
+            .contains("KERNELS_POLICY=no-ref")
+    );
+    // Every kernel of a model passes its test before its first use.
+    let tested = kernels(&["demo", "--max-tokens", "4", "--json"], &[("KERNELS_POLICY", "self-test")]);
+    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stderr));
+    let tested: Value = serde_json::from_slice(&tested.stdout).unwrap();
+    assert_eq!(tested["tokens"], json(&["demo", "--max-tokens", "4", "--json"])["tokens"]);
+}
+
+#[test]
+fn a_quarantine_list_keeps_kernels_out_and_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("wrong.tsv");
+    let file = list.to_str().unwrap();
+    let missing = fails(&["doctor"], &[("KERNELS_QUARANTINE", file)]);
+    assert!(
+        missing.contains("KERNELS_QUARANTINE") && missing.contains("`kernels check --quarantine FILE`"),
+        "{missing}"
+    );
+    // What passes is not listed.
+    out(&["check", "--op", "layernorm.rmsnorm", "--quarantine", file]);
+    let text = std::fs::read_to_string(&list).unwrap();
+    assert!(text.starts_with("# kernel\tdevice") && text.lines().count() == 1, "{text}");
+
+    let value = json(&["explain", "layernorm.rmsnorm", "--dtype", "f32", "--json"]);
+    let best = value["chosen"].as_str().unwrap().to_string();
+    let name = json(&["doctor", "--json"])["devices"][0]["name"].as_str().unwrap().to_string();
+    let entry =
+        |name: &str| std::fs::write(&list, format!("{best}\tcpu\t{name}\tcase \"x\" differs\n")).unwrap();
+    let chosen = || {
+        let output = kernels(
+            &["explain", "layernorm.rmsnorm", "--dtype", "f32", "--json"],
+            &[("KERNELS_QUARANTINE", file)],
+        );
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["chosen"].clone()
+    };
+    entry(&name);
+    assert_ne!(chosen(), *best);
+    let doctor = kernels(&["doctor"], &[("KERNELS_QUARANTINE", file)]);
+    let text = String::from_utf8_lossy(&doctor.stdout);
+    assert!(text.contains(&format!("in quarantine:\n  {best} on cpu: case \"x\" differs")), "{text}");
+    let forced = ["explain", "layernorm.rmsnorm", "--dtype", "f32"];
+    let output = kernels(&forced, &[("KERNELS_QUARANTINE", file)]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("is quarantined: case \"x\" differs"));
+    // On another product the list says nothing.
+    entry("some other processor");
+    assert_eq!(chosen(), *best);
+    // The check runs it nevertheless, and takes it off.
+    entry(&name);
+    let output = kernels(
+        &["check", "--op", "layernorm.rmsnorm", "--quarantine", file],
+        &[("KERNELS_QUARANTINE", file)],
+    );
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains(&best));
+    assert_eq!(chosen(), *best);
+}
+
+#[test]
+fn counters_are_prometheus_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("counters.prom");
+    out(&["demo", "--max-tokens", "2", "--backend", "reference", "--metrics", file.to_str().unwrap()]);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("# TYPE kernels_calls counter") && text.ends_with("# EOF\n"), "{text}");
+    let line = text.lines().find(|l| l.starts_with("kernels_calls_total{op=\"layernorm.rmsnorm\"")).unwrap();
+    assert!(
+        line.contains("backend=\"reference\"") && line.contains("kernel=\"reference-layernorm.rmsnorm-"),
+        "{line}"
+    );
+    assert!(line.rsplit(' ').next().unwrap().parse::<u64>().unwrap() > 1, "{line}");
+    assert!(!text.contains("kernels_fallbacks_total"), "a named reference is no fallback: {text}");
+    let preferred =
+        ["demo", "--max-tokens", "2", "--backend", "layernorm.*=prefer:reference", "--metrics", "-"];
+    assert!(out(&preferred).contains("kernels_calls_total{op=\"layernorm."));
+}
+
+#[test]
+fn a_new_backend_needs_a_name_and_a_free_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert!(fails(&["new-backend", "A b", "--path", path], &[]).contains("cannot be a backend's name"));
+    assert!(fails(&["new-backend", "reference", "--path", path], &[]).contains("take another name"));
+    assert!(out(&["new-backend", "kernels-my-npu", "--path", path]).contains("cargo test"));
+    let test = std::fs::read_to_string(folder.path().join("kernels-my-npu/tests/parity.rs")).unwrap();
+    assert!(test.contains("kernels_my_npu::BACKEND"), "{test}");
+    assert!(fails(&["new-backend", "my-npu", "--path", path], &[]).contains("is there already"));
 }
 
 #[test]

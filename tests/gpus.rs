@@ -215,6 +215,116 @@ fn two_vendors_in_one_process() {
     }
 }
 
+/// Devices that a variable hides, and one that cannot be described, are said; the others are in use.
+#[test]
+fn hidden_and_failing_devices_are_reported() {
+    for vendor in vendors() {
+        let (first, second) = (vendor.device(), format!("{}:1", vendor.kind));
+        let (variable, describe) = match vendor.kind {
+            "cuda" => ("CUDA_VISIBLE_DEVICES", "cuDeviceGetName"),
+            _ => ("HIP_VISIBLE_DEVICES", "hipGetDevicePropertiesR0600"),
+        };
+        let ids = |stand_in: &StandIn| {
+            let doctor = json(stand_in, &["doctor", "--json"]);
+            let row =
+                |d: &Value| format!("{} {}", d["device"].as_str().unwrap(), d["arch"].as_str().unwrap());
+            doctor["devices"].as_array().unwrap().iter().map(row).skip(1).collect::<Vec<_>>()
+        };
+        let both = ids(&vendor.two);
+        assert_eq!(both.len(), 2);
+        let one = vendor.two.clone().variable(variable, 1);
+        let hidden: Vec<_> = both[1..].iter().map(|d| d.replace(&second, &first)).collect();
+        assert_eq!(ids(&one), hidden, "the one that is left is the first");
+        assert!(out(&one, &["doctor"]).contains(&format!("{variable}=1")));
+        let text = fails(&one, &["check", "--device", &second]);
+        assert!(
+            text.contains(&format!("there are 1 such devices; {variable}=\"1\" may hide others")),
+            "{text}"
+        );
+        assert!(text.contains(&format!("fix: change or unset {variable}")), "{text}");
+        let none = vendor.two.clone().variable(variable, "");
+        let text = fails(&none, &["check", "--device", &first]);
+        assert!(text.contains(vendor.no_device) && text.contains(&format!("{variable}=\"\"")), "{text}");
+
+        let broken = vendor.two.clone().set("FAIL", format!("{describe}:2:999"));
+        let doctor = kernels(&broken, &["doctor"]);
+        let text = String::from_utf8_lossy(&doctor.stdout);
+        assert_eq!(doctor.status.code(), Some(1), "a device that fails is a fault: {text}");
+        assert!(text.contains(&format!("fault: {second}: no device")) && text.contains(&first), "{text}");
+        assert!(fails(&broken, &["check", "--device", &second]).contains("no device"));
+        out(&broken, &["explain", "layernorm.rmsnorm", "--device", &first]);
+    }
+}
+
+/// Four unlike devices: each call resolves for the device of its arguments, and none moves them.
+#[cfg(all(feature = "cuda", feature = "rocm"))]
+#[test]
+fn unlike_devices_in_one_process() {
+    use kernel_registry::{
+        Backend, CallError, DType, Error, Key, Policy, Recorder, Registry, Selector, Tensor, ops,
+    };
+    let a_box = StandIn::both().set("DEVICES", 2).set("CC", "80,90").set("GFX", "gfx942,gfx1100");
+    if !a_box.test("unlike_devices_in_one_process") {
+        return;
+    }
+    let registry = Registry::linked().unwrap();
+    const NAMES: [(&str, &str); 4] =
+        [("cuda:0", "sm_80"), ("cuda:1", "sm_90"), ("rocm:0", "gfx942"), ("rocm:1", "gfx1100")];
+    let devices: Vec<_> = NAMES.iter().map(|(name, _)| registry.device(name).unwrap()).collect();
+    let arch = |i: usize| devices[i].platform().arch.to_string();
+    (0..4).for_each(|i| assert_eq!(arch(i), NAMES[i].1));
+
+    // Turn about, so that what is kept for one device would show on the next.
+    let host = Tensor::from_slice(&[3.0f32, 4.0], &[1, 2]).unwrap();
+    let weight = Tensor::from_slice(&[1.0f32, 2.0], &[2]).unwrap();
+    let on: Vec<_> =
+        devices.iter().map(|d| (host.to_device(*d).unwrap(), weight.to_device(*d).unwrap())).collect();
+    let recorder = Recorder::start();
+    for _ in 0..2 {
+        for (device, (x, w)) in devices.iter().zip(&on) {
+            let y = ops::layernorm::rmsnorm(x, w, 0.0).unwrap();
+            assert_eq!(y.device(), *device);
+            let y = y.to_f32_vec().unwrap();
+            assert!((y[0] - 0.848_528).abs() < 1e-5 && (y[1] - 2.262_741).abs() < 1e-5, "{y:?}");
+        }
+    }
+    for (i, record) in recorder.records().iter().enumerate() {
+        assert_eq!(record.device.to_string(), NAMES[i % 4].0);
+        assert!(record.kernel.starts_with(if i % 4 < 2 { "nvrtc-" } else { "hiprtc-" }), "{}", record.kernel);
+    }
+
+    // A kernel of one architecture is chosen there and nowhere else.
+    let key = Key::of(DType::BF16).with_weight(DType::F8E4M3).with_fact(3);
+    let chosen = |i: usize| {
+        let decision = Selector::new(registry, devices[i]).explain("gemm.fp8_scaled_mm", Some(&key), None);
+        decision.unwrap().chosen().unwrap().backend
+    };
+    let backends: Vec<_> = (0..4).map(chosen).collect();
+    assert_eq!(backends, [Backend::NVRTC, Backend::CUBLASLT, Backend::HIPRTC, Backend::HIPRTC]);
+
+    // Tensors of two devices in one call, of one kind or of two.
+    for (a, b) in [(0, 1), (1, 2), (3, 0)] {
+        let error = ops::layernorm::rmsnorm(&on[a].0, &on[b].1, 0.0).unwrap_err();
+        let Error::Call(CallError::DeviceMismatch { device, other, .. }) = &error else { panic!("{error}") };
+        assert_eq!((device.to_string().as_str(), other.to_string().as_str()), (NAMES[a].0, NAMES[b].0));
+        assert!(error.to_string().contains("nothing is moved implicitly"), "{error}");
+    }
+
+    // What a scope asks for holds on each device, and fails where that cannot serve.
+    let nvrtc = Policy::strict("layernorm.*", Backend::NVRTC);
+    let ran = registry.scope(nvrtc, || {
+        on.iter().map(|(x, w)| ops::layernorm::rmsnorm(x, w, 0.0).is_ok()).collect::<Vec<_>>()
+    });
+    assert_eq!(ran.unwrap(), [true, true, false, false]);
+
+    // A quarantine is of one device.
+    registry.quarantine("nvrtc-layernorm.rmsnorm-float", devices[1], "test").unwrap();
+    let ran: Vec<_> = on.iter().map(|(x, w)| ops::layernorm::rmsnorm(x, w, 0.0).map(|_| ())).collect();
+    assert!(ran[0].is_ok() && ran[2].is_ok() && ran[3].is_ok());
+    let text = ran[1].as_ref().unwrap_err().to_string();
+    assert!(text.contains("device \"cuda:1\"") && text.contains("is quarantined: test"), "{text}");
+}
+
 /// The binary itself asks the loader for none of the vendors' libraries.
 #[test]
 fn the_binary_needs_no_gpu_library() {

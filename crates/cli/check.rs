@@ -2,13 +2,18 @@
 
 use crate::which::Which;
 use crate::{Failure, Outcome, output};
-use kernels_core::{Backend, DeviceId, Registry};
+use kernels_core::{Backend, DeviceId, Quarantine, Registry, Selector};
 use kernels_harness::{Report, parity};
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     which: Which,
+    /// Keep kernels that fail out of use: write them to this list, which KERNELS_QUARANTINE then names. Kernels on the
+    /// list that pass now are taken off
+    #[arg(long, value_name = "FILE")]
+    quarantine: Option<PathBuf>,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -46,10 +51,60 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(device) = filter.device {
         all_ops_ran(device, &report)?;
     }
+    if let Some(path) = &args.quarantine {
+        return quarantine(path, &report);
+    }
     verdict.map_err(|text| {
         eprintln!("{text}");
         Failure::Verdict
     })
+}
+
+/// Puts what failed on the list at `path`, takes off what passed. With that done the failures are dealt with, unless an
+/// op of theirs has no other kernel.
+fn quarantine(path: &Path, report: &Report) -> Outcome {
+    let registry = Registry::linked()?;
+    let invalid = |e: String| Failure::Error(format!("quarantine list {}: {e}", path.display()));
+    let mut list = match std::fs::read_to_string(path) {
+        Ok(text) => Quarantine::read_list(&text).map_err(invalid)?,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(e) => return Err(invalid(e.to_string())),
+    };
+    list.retain(|q| !report.kernels.iter().any(|k| k.kernel == q.kernel && k.device == q.device.to_string()));
+    let mut bare = Vec::new();
+    for k in &report.kernels {
+        let device = registry.device(&k.device)?;
+        match k.failures.first() {
+            None => {
+                registry.release(&k.kernel, device.id());
+            }
+            Some(f) => {
+                let detail =
+                    format!("case \"{}\": {} ({} of {} cases)", f.case, f.detail, k.failures.len(), k.cases);
+                registry.quarantine(&k.kernel, device, &detail)?;
+                eprintln!("quarantined on {}: {}: {detail}", k.device, k.kernel);
+                bare.push((k.op, device));
+            }
+        }
+    }
+    list.extend(
+        registry.quarantined().into_iter().filter(|q| {
+            report.kernels.iter().any(|k| k.kernel == q.kernel && k.device == q.device.to_string())
+        }),
+    );
+    std::fs::write(path, Quarantine::write_list(&list)).map_err(|e| invalid(e.to_string()))?;
+    eprintln!("{} kernels in quarantine; use it with KERNELS_QUARANTINE={}", list.len(), path.display());
+    bare.sort_by_key(|(op, device)| (*op, device.id()));
+    bare.dedup();
+    let errors: Vec<_> = bare
+        .iter()
+        .filter_map(|(op, device)| Selector::new(registry, *device).require(&[op]).err())
+        .map(|e| e.to_string())
+        .collect();
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Error(errors.join("\n"))),
+    }
 }
 
 /// On a device that was asked for, every op that has kernels for it must have run with one.

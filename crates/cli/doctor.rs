@@ -1,7 +1,7 @@
 //! `kernels doctor`
 
 use crate::{Failure, Outcome, output};
-use kernels_core::{Device, Reason, Registry, Selector};
+use kernels_core::{Candidate, Decision, Device, Quarantine, Reason, Registry, Selector};
 use serde::Serialize;
 
 #[derive(clap::Args)]
@@ -21,6 +21,9 @@ struct Diagnosis {
     absent: Vec<Absent>,
     crates: Vec<CrateRow>,
     features_off: Vec<&'static str>,
+    /// Variables that change what is chosen, as they are set.
+    environment: Vec<(&'static str, String)>,
+    quarantined: Vec<Quarantined>,
     ops: Vec<OpRow>,
     faults: Vec<String>,
 }
@@ -54,6 +57,17 @@ struct CrateRow {
     kernels: usize,
     driver: String,
 }
+
+#[derive(Serialize)]
+struct Quarantined {
+    kernel: String,
+    device: String,
+    why: String,
+}
+
+/// What decides about kernels from outside; drivers name what hides devices.
+const VARIABLES: [&str; 4] =
+    ["KERNELS_BACKEND", "KERNELS_POLICY", "KERNELS_QUARANTINE", "KERNELS_CPU_FEATURES"];
 
 #[derive(Serialize)]
 struct OpRow {
@@ -91,7 +105,12 @@ fn diagnose(registry: &Registry, require: &[String]) -> Result<Diagnosis, Failur
                 fix: None,
                 fault: false,
             }),
-            Ok(devices) => live.extend(devices),
+            Ok(devices) => {
+                live.extend(devices);
+                for (id, reason) in driver.failures() {
+                    d.faults.push(format!("{id}: {reason}"));
+                }
+            }
             Err(reason) => {
                 // No hardware or no driver package is a fact about the machine; a driver that is there and
                 // cannot be used is a fault.
@@ -117,8 +136,9 @@ fn diagnose(registry: &Registry, require: &[String]) -> Result<Diagnosis, Failur
             driver: p.driver_version.clone(),
         });
         for op in registry.ops() {
-            if let Err(error) = Selector::new(registry, *device).require(&[op.name]) {
-                d.ops.push(OpRow { device: p.id.to_string(), op: op.name, problem: error.to_string() });
+            let decision = registry.explain(op.name, p, None, None)?;
+            if decision.chosen.is_none() {
+                d.ops.push(OpRow { device: p.id.to_string(), op: op.name, problem: problem(&decision) });
             }
         }
     }
@@ -133,6 +153,11 @@ fn diagnose(registry: &Registry, require: &[String]) -> Result<Diagnosis, Failur
             driver: format!("{} ({})", m.driver.kind(), m.driver.name()),
         })
         .collect();
+    let hiding = registry.drivers().into_iter().flat_map(|driver| driver.visibility().iter().copied());
+    d.environment =
+        VARIABLES.into_iter().chain(hiding).filter_map(|v| Some((v, std::env::var(v).ok()?))).collect();
+    let row = |q: Quarantine| Quarantined { kernel: q.kernel, device: q.device.to_string(), why: q.detail };
+    d.quarantined = registry.quarantined().into_iter().map(row).collect();
     d.features_off = registry.features_off().iter().map(|f| f.0).collect();
     for op in require {
         let errors: Vec<_> = live
@@ -145,6 +170,21 @@ fn diagnose(registry: &Registry, require: &[String]) -> Result<Diagnosis, Failur
         }
     }
     Ok(d)
+}
+
+/// Why nothing can run, from the kernels that are for this kind of device.
+fn problem(decision: &Decision) -> String {
+    let kind = decision.device.kind;
+    let mine = decision.candidates.iter().filter(|c| c.spec.kinds().contains(&kind));
+    let why = |c: &Candidate| {
+        let reasons: Vec<_> = c.reasons.iter().map(Reason::to_string).collect();
+        format!("{}: {}", c.spec.id(), reasons.join("; "))
+    };
+    let all: Vec<_> = mine.map(why).collect();
+    match all.is_empty() {
+        true => format!("no linked crate has a kernel for {kind} devices"),
+        false => all.join("\n"),
+    }
 }
 
 fn text(d: &Diagnosis) -> String {
@@ -172,15 +212,27 @@ fn text(d: &Diagnosis) -> String {
     }
     let off = if d.features_off.is_empty() { "none".into() } else { d.features_off.join(", ") };
     out.push(format!("features off: {off}"));
+    if !d.environment.is_empty() {
+        out.push("environment:".into());
+        out.extend(d.environment.iter().map(|(name, value)| format!("  {name}={value}")));
+    }
+    if !d.quarantined.is_empty() {
+        out.push("in quarantine:".into());
+        out.extend(d.quarantined.iter().map(|q| format!("  {} on {}: {}", q.kernel, q.device, q.why)));
+    }
     if d.ops.is_empty() {
         out.push("ops: every op has a usable kernel on every device".into());
     } else {
         out.push("ops without a usable kernel:".into());
-        out.extend(
-            d.ops
-                .iter()
-                .map(|o| format!("  {} on {}: {}", o.op, o.device, o.problem.replace('\n', "\n    "))),
-        );
+        // Ops of one device and one problem are one entry.
+        let mut left: Vec<&OpRow> = d.ops.iter().collect();
+        while let Some(first) = left.first().copied() {
+            let same = |o: &&OpRow| o.device == first.device && o.problem == first.problem;
+            let ops: Vec<_> = left.iter().copied().filter(same).map(|o| o.op).collect();
+            left.retain(|o| !same(o));
+            out.push(format!("  on {}: {}", first.device, ops.join(", ")));
+            out.push(format!("    {}", first.problem.replace('\n', "\n    ")));
+        }
     }
     for f in &d.faults {
         out.push(format!("fault: {f}"));

@@ -93,6 +93,10 @@ struct How {
     /// Write every kernel call to this file, as JSON lines
     #[arg(long)]
     trace: Option<PathBuf>,
+    /// Count kernel calls, and write the counters to this file as Prometheus text when it is done; - for
+    /// standard output
+    #[arg(long)]
+    metrics: Option<PathBuf>,
     /// As JSON, when it is done
     #[arg(long)]
     json: bool,
@@ -116,10 +120,20 @@ pub fn tokens(args: &TokensArgs) -> Outcome {
     output::print(&serde_json::to_string(&text.encode(&args.prompt)?)?)
 }
 
-fn text_from<R: Read + Seek>(mut file: Gguf<R>, how: &How) -> Outcome {
+fn text_from<R: Read + Seek>(file: Gguf<R>, how: &How) -> Outcome {
+    let Some(path) = &how.metrics else { return generated(file, how) };
+    kernels_core::count_calls(true);
+    let outcome = generated(file, how);
+    crate::metrics::write(path)?;
+    outcome
+}
+
+fn generated<R: Read + Seek>(mut file: Gguf<R>, how: &How) -> Outcome {
     let registry = Registry::linked()?;
     if let Some(rules) = &how.backend {
-        registry.set_policy(Policy::parse(rules, registry)?)?;
+        // What KERNELS_POLICY says stays.
+        let rules = Policy::parse(rules, registry)?.rules;
+        registry.set_policy(Policy { rules, ..registry.policy() })?;
     }
     let device = registry.device(&how.device)?;
     let limits = Limits { blocks: how.cache_blocks, cache: cache_type(&how.cache_type)? };

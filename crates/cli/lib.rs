@@ -8,8 +8,12 @@ mod doctor;
 mod explain;
 mod generate;
 mod list;
+mod metrics;
+mod new_backend;
 mod output;
 mod which;
+
+pub use metrics::prometheus;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -34,6 +38,8 @@ enum Command {
     Check(check::Args),
     /// Time of every usable kernel, checked first
     Bench(bench::Args),
+    /// A crate for a backend of your own, with a device, a kernel and its tests
+    NewBackend(new_backend::Args),
     /// Compiled GPU kernels on disk
     Cache(cache::Args),
     /// Text from a GGUF model
@@ -72,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::NewBackend(args) => new_backend::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Tokens(args) => generate::tokens(&args),

@@ -8,7 +8,7 @@ use crate::error::{BuildError, CallError, Error, Result, RunError};
 use crate::names::Backend;
 use crate::op::{Checked, Kernel, Op, is_reference};
 use crate::policy::Level;
-use crate::registry::Registry;
+use crate::registry::{MAX_KERNELS_OF_OP, Registry};
 use crate::settings::Allowed;
 use crate::slot::{self, Now};
 use crate::spec::{KernelSpec, Key};
@@ -61,14 +61,19 @@ pub(crate) fn place(device: Device, key: Key) -> u64 {
 /// The decision for a place that was made in this epoch. A thread's scope is looked at first, and neither reads nor
 /// fills what all threads share.
 #[inline]
-fn cached<O: Op>(place: u64, now: Now) -> Option<&'static Kernel<O>> {
+fn cached<O: Op>(place: u64, now: Now) -> Option<(&'static Kernel<O>, Level)> {
     let state = O::state();
     if now.scopes() && scope::here() {
         return None;
     }
     let at = slot::look(&state.slots[slot::index(place)], now, place)?;
-    Some(state.table.get()?[at])
+    // The process's policy or rank: nobody else fills slots.
+    let level = if at & ASKED == 0 { Level::Default } else { Level::Process };
+    Some((state.table.get()?[at & !ASKED], level))
 }
+
+/// In a slot, beside the kernel's index: the process's policy asks for it.
+const ASKED: usize = MAX_KERNELS_OF_OP;
 
 /// A kernel that can run calls of a class on a live device: the proof that its requirements hold there.
 /// Only this calls a kernel.
@@ -106,9 +111,9 @@ impl<O: Op> Selected<O> {
     pub fn ranked(device: Device, key: Key) -> Result<Selected<O>> {
         let now = Now::of(&CLOCK);
         match cached::<O>(place(device, key), now) {
-            Some(kernel) => {
+            Some((kernel, level)) => {
                 let (key, asked) = (Some(key), Asked::Ranked(now.epoch()));
-                Ok(Selected { kernel, device, key, level: Level::Default, asked })
+                Ok(Selected { kernel, device, key, level, asked })
             }
             None => Self::resolve(device, key, None, now),
         }
@@ -144,9 +149,9 @@ impl<O: Op> Selected<O> {
         match (call, scoped) {
             (Some(_), _) => {}
             (None, true) => scope::keep(address, place, now, at, level),
-            // A slot does not say who decided; traces ask again.
             (None, false) if device.slot() < DEVICE_SLOTS => {
-                slot::fill(&state.slots[slot::index(place)], now, place, at);
+                let asked = if level == Level::Default { 0 } else { ASKED };
+                slot::fill(&state.slots[slot::index(place)], now, place, at | asked);
             }
             (None, false) => {}
         }
@@ -346,7 +351,7 @@ impl<O: Op> Checked<'_, O> {
         let now = Now::of(&CLOCK);
         match cached::<O>(self.place, now) {
             // SAFETY: a slot is filled only by a selection for this device and class.
-            Some(kernel) => unsafe { run(kernel, self, Level::Default, now) },
+            Some((kernel, level)) => unsafe { run(kernel, self, level, now) },
             None => {
                 let new = Selected::<O>::resolve(self.device, self.key, None, now)?;
                 // SAFETY: as above.

@@ -27,6 +27,16 @@ pub unsafe trait Driver: Send + Sync {
     /// Why there can be none: a missing library, a driver too old.
     fn probe(&self) -> Result<Vec<Platform>, Reason>;
 
+    /// Devices that are there and could not be described when `probe` looked; the others are in use without them.
+    fn failures(&self) -> Vec<(DeviceId, Reason)> {
+        Vec::new()
+    }
+
+    /// Environment variables that hide devices from it.
+    fn visibility(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// `bytes` of device memory, 64-byte aligned; a dangling pointer for 0.
     ///
     /// # Errors

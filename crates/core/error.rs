@@ -5,34 +5,69 @@ use crate::dtype::DType;
 use crate::names::{Backend, DeviceId, DeviceKind};
 use crate::reason::Reason;
 use std::fmt::Write as _;
+use strum::{IntoStaticStr, VariantNames};
 use thiserror::Error as ThisError;
 
 /// What this library returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Any error of this library, by layer.
-#[derive(Debug, ThisError)]
+/// Any error of this library, by layer. Its text ends with the address of its section in the guide.
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// What was linked does not hold together.
-    #[error(transparent)]
-    Build(#[from] BuildError),
+    Build(BuildError),
     /// A setting is wrong.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(ConfigError),
     /// No kernel, or no device, for the call.
-    #[error(transparent)]
-    Select(#[from] SelectError),
+    Select(SelectError),
     /// The arguments do not fit the op.
-    #[error(transparent)]
-    Call(#[from] CallError),
+    Call(CallError),
     /// The kernel could not do its work.
-    #[error(transparent)]
-    Run(#[from] RunError),
+    Run(RunError),
 }
 
+macro_rules! layers {
+    ($($layer:ident($of:ident)),*) => {
+        $( impl From<$of> for Error {
+            fn from(error: $of) -> Error {
+                Error::$layer(error)
+            }
+        } )*
+
+        impl Error {
+            /// The name of its section in the guide: `NoneUsable`.
+            pub fn name(&self) -> &'static str {
+                match self { $( Error::$layer(e) => e.into() ),* }
+            }
+
+            /// The error of its layer.
+            fn layer(&self) -> &(dyn std::error::Error + 'static) {
+                match self { $( Error::$layer(e) => e ),* }
+            }
+        }
+    };
+}
+layers!(Build(BuildError), Config(ConfigError), Select(SelectError), Call(CallError), Run(RunError));
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\n  more: {GUIDE}#{}", self.layer(), self.name().to_lowercase())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The layer's own text is in this one's.
+        self.layer().source()
+    }
+}
+
+/// The guide's page of errors, with a section for each.
+const GUIDE: &str = "https://docs.rs/kernel-registry/latest/kernel_registry/guide/errors/index.html";
+
 /// What was linked does not hold together. Found when the registry is built, at first use.
-#[derive(Clone, Debug, ThisError)]
+#[derive(Clone, Debug, ThisError, IntoStaticStr, VariantNames)]
 #[non_exhaustive]
 pub enum BuildError {
     /// A backend crate is enabled, and all or half of it is missing from the binary.
@@ -81,7 +116,7 @@ pub enum BuildError {
 }
 
 /// A setting is wrong: a name from the environment, the API or a command line.
-#[derive(Clone, Debug, ThisError)]
+#[derive(Clone, Debug, ThisError, IntoStaticStr, VariantNames)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// No such op.
@@ -115,7 +150,7 @@ pub enum ConfigError {
 }
 
 /// No kernel, or no device, for the call.
-#[derive(Debug, ThisError)]
+#[derive(Debug, ThisError, IntoStaticStr, VariantNames)]
 #[non_exhaustive]
 pub enum SelectError {
     /// The device itself is not to be had.
@@ -196,7 +231,7 @@ pub enum SelectError {
 }
 
 /// The arguments do not fit the op.
-#[derive(Clone, Debug, ThisError)]
+#[derive(Clone, Debug, ThisError, IntoStaticStr, VariantNames)]
 #[non_exhaustive]
 pub enum CallError {
     /// A dimension is not what the others ask for.
@@ -308,7 +343,7 @@ pub enum CallError {
 }
 
 /// The kernel could not do its work.
-#[derive(Debug, ThisError)]
+#[derive(Debug, ThisError, IntoStaticStr, VariantNames)]
 #[non_exhaustive]
 pub enum RunError {
     /// Its code could not be loaded.
@@ -353,16 +388,6 @@ pub enum RunError {
         /// The device.
         device: DeviceId,
         /// In words.
-        detail: String,
-    },
-    /// It failed its self-test on this device.
-    #[error("kernel \"{kernel}\" is quarantined on {device}: {detail}")]
-    Quarantined {
-        /// The kernel.
-        kernel: String,
-        /// The device.
-        device: DeviceId,
-        /// What failed.
         detail: String,
     },
 }
@@ -429,7 +454,7 @@ pub(crate) fn enable(features_off: &[&'static str]) -> String {
 }
 
 fn join(errors: &[Error]) -> String {
-    errors.iter().map(|e| format!("- {e}\n")).collect()
+    errors.iter().map(|e| format!("- {}\n", e.layer())).collect()
 }
 
 /// One line a candidate with its reasons, then what to do.
@@ -478,4 +503,16 @@ impl CallError {
 pub(crate) fn feature_for(kind: DeviceKind, off: &[(&'static str, &'static str)]) -> Option<String> {
     let (feature, _) = off.iter().find(|(_, serves)| *serves == kind.0)?;
     Some(format!("enable the cargo feature \"{feature}\""))
+}
+
+/// The names of all errors, as the guide has them.
+pub fn error_names() -> Vec<&'static str> {
+    let layers: [&[&'static str]; 5] = [
+        BuildError::VARIANTS,
+        ConfigError::VARIANTS,
+        SelectError::VARIANTS,
+        CallError::VARIANTS,
+        RunError::VARIANTS,
+    ];
+    layers.concat()
 }

@@ -21,7 +21,11 @@ pub(crate) fn crates(
                 detail: format!(
                     "the feature \"{feature}\" is on, and the crate's manifest is not in the binary"
                 ),
-                fix: format!("name the crate in code: `use {} as _;`", package.replace('-', "_")),
+                fix: format!(
+                    "name the crate in code: `use {} as _;`; a static library that has it, link whole \
+                     (`-Wl,--whole-archive`)",
+                    package.replace('-', "_")
+                ),
             });
         }
     }

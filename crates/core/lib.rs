@@ -46,7 +46,9 @@ pub use ctx::{Ctx, Stream};
 pub use decide::{Candidate, Decision};
 pub use device::{Device, Driver};
 pub use dtype::{DType, DTypeSet, Element};
-pub use error::{BuildError, CallError, ConfigError, DriverError, Error, Result, RunError, SelectError};
+pub use error::{
+    BuildError, CallError, ConfigError, DriverError, Error, Result, RunError, SelectError, error_names,
+};
 pub use host::{HOST, Host};
 pub use layout::{Layout, MAX_RANK, Rows};
 pub use manifest::{FEATURES, FeatureReport, MANIFESTS, Manifest};

@@ -64,8 +64,8 @@ pub(crate) struct OpRecord {
     pub kernels: Vec<&'static dyn AnyKernel>,
 }
 
-/// The index of a kernel within its op travels in 12 bits.
-const MAX_KERNELS_OF_OP: usize = 1 << 12;
+/// The index of a kernel within its op travels in 11 bits.
+pub(crate) const MAX_KERNELS_OF_OP: usize = 1 << 11;
 
 impl Registry {
     /// The registry of what was linked into this binary, built and checked at first use; then
@@ -225,8 +225,7 @@ impl Registry {
         })?;
         let fail =
             |why: String, fix: String| SelectError::DeviceUnavailable { device: id.to_string(), why, fix };
-        let mut answers =
-            self.drivers().into_iter().filter(|d| d.kind() == id.kind).map(Device::of_driver).peekable();
+        let mut answers = self.devices().into_iter().filter(|(d, _)| d.kind() == id.kind).peekable();
         if answers.peek().is_none() {
             let fix = feature_for(id.kind, &self.features_off());
             let fix =
@@ -234,14 +233,25 @@ impl Registry {
             return Err(fail(format!("no linked crate serves \"{}\" devices", id.kind), fix).into());
         }
         let mut worst = None;
-        for answer in answers {
-            match answer {
+        for (driver, answer) in answers {
+            let (why, fix) = match answer {
                 Ok(found) => match found.iter().find(|d| d.id() == id) {
                     Some(device) => return Ok(*device),
-                    None => worst = worst.or(Some((format!("there are {} such devices", found.len()), None))),
+                    None => match driver.failures().into_iter().find(|(failed, _)| *failed == id) {
+                        Some((_, reason)) => (reason.to_string(), reason.fix()),
+                        None if worst.is_some() => continue,
+                        None => (format!("there are {} such devices", found.len()), None),
+                    },
                 },
-                Err(reason) => worst = Some((reason.to_string(), reason.fix())),
-            }
+                Err(reason) => (reason.to_string(), reason.fix()),
+            };
+            worst = Some(match hidden(driver) {
+                Some((name, value)) => {
+                    let fix = fix.unwrap_or_else(|| format!("change or unset {name}"));
+                    (format!("{why}; {name}=\"{value}\" may hide others"), Some(fix))
+                }
+                None => (why, fix),
+            });
         }
         let (why, fix) = worst.unwrap_or_default();
         Err(fail(why, fix.unwrap_or_else(|| "use one that `kernels doctor` lists".into())).into())
@@ -266,4 +276,9 @@ impl Registry {
             features_off: self.features_off_names(),
         })
     }
+}
+
+/// A variable that is set and hides devices from `driver`.
+fn hidden(driver: &dyn Driver) -> Option<(&'static str, String)> {
+    driver.visibility().iter().find_map(|name| Some((*name, std::env::var(name).ok()?)))
 }

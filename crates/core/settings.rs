@@ -55,10 +55,6 @@ impl Ruling {
         scoped.or_else(|| self.settings.policy.rule(op).map(|r| (r, Level::Process)))
     }
 
-    pub fn has_rules(&self) -> bool {
-        !self.settings.policy.rules.is_empty() || !self.scopes.is_empty()
-    }
-
     pub fn allowed(&self) -> Allowed<'_> {
         let any = |of: fn(&Policy) -> bool| of(&self.settings.policy) || self.scopes.iter().any(|p| of(p));
         Allowed {

@@ -71,15 +71,6 @@ pub(crate) fn record<O: Op>(kernel: &Kernel<O>, device: Device, checked: &Checke
     O::tensors(&checked.args, &mut |name, dtype, layout, _| {
         tensors.push((name, dtype, layout.shape().to_vec()))
     });
-    // A cached ranked selection does not carry who decided; the policy still says.
-    let level = match level {
-        Level::Default => crate::Registry::linked()
-            .ok()
-            .filter(|r| r.ruling().has_rules())
-            .and_then(|r| r.explain(O::NAME, device.platform(), Some(&checked.key), None).ok())
-            .map_or(level, |d| d.level),
-        other => other,
-    };
     let entry = Record { op: O::NAME, kernel: kernel.spec.id(), device: device.id(), level, tensors };
     records().push(entry);
 }

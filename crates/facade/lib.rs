@@ -8,6 +8,8 @@
 #![doc = include_str!("../../README.md")]
 #![cfg_attr(not(test), deny(unused_crate_dependencies))]
 
+pub mod guide;
+
 pub use kernels_core::*;
 pub use kernels_ops as ops;
 

@@ -140,7 +140,10 @@ impl StandIn {
             .env("LD_LIBRARY_PATH", std::env::join_paths(folders).unwrap_or_default())
             .env("KERNELS_CACHE_DIR", cache)
             .env("STANDIN_MADE", built.join("made"));
-        for place in ["CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HIP_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"] {
+        for place in ["CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HIP_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"]
+            .into_iter()
+            .chain(["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"])
+        {
             command.env_remove(place);
         }
         if self.sanitized {

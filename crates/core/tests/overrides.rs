@@ -331,6 +331,20 @@ fn calls_are_counted_when_asked() {
     count_calls(true);
     (0..5).for_each(|_| assert_eq!(who(), 1.0));
     count_calls(false);
+    // A reference that the process asks for is no fallback, also not when its decision is kept.
+    let fallbacks =
+        || registry.kernels().find(|k| k.spec().backend == Backend::REFERENCE).unwrap().counts().fallbacks;
+    let (none, recorder) = (fallbacks(), Recorder::start());
+    registry.set_policy(strict("reference")).unwrap();
+    (0..3).for_each(|_| assert_eq!(who(), 0.0));
+    assert_eq!(fallbacks(), none);
+    assert!(recorder.records().iter().all(|r| r.level == Level::Process));
+    registry.set_policy(Policy::default()).unwrap();
+    let ids = ["a-test.who-f32", "b-test.who-f32"];
+    ids.iter().for_each(|id| registry.quarantine(id, Device::cpu(), "x").unwrap());
+    (0..3).for_each(|_| assert_eq!(who(), 0.0));
+    assert_eq!(fallbacks() - none, 3);
+    ids.iter().for_each(|id| assert!(registry.release(id, DeviceId::CPU)));
     who();
     assert_eq!(counts().calls - before, 5);
 }

@@ -2,8 +2,9 @@
 
 use crate::host::context::Context;
 use crate::host::vendor::Vendor;
-use kernels_core::{DeviceKind, Driver, DriverError, Platform, Reason, Stream};
+use kernels_core::{DeviceId, DeviceKind, Driver, DriverError, Platform, Reason, Stream};
 use std::marker::PhantomData;
+use std::sync::Mutex;
 
 /// What a vendor's crate offers at its root: `vendor! { pub static CUDA: Cuda }`.
 #[macro_export]
@@ -32,13 +33,17 @@ macro_rules! vendor {
 }
 
 /// A vendor's driver as the core takes it; see [`vendor!`](crate::vendor).
-pub struct GpuDriver<V>(PhantomData<V>);
+pub struct GpuDriver<V> {
+    /// Devices that could not be described.
+    failures: Mutex<Vec<(DeviceId, Reason)>>,
+    vendor: PhantomData<V>,
+}
 
 impl<V> GpuDriver<V> {
     /// For a manifest.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> GpuDriver<V> {
-        GpuDriver(PhantomData)
+        GpuDriver { failures: Mutex::new(Vec::new()), vendor: PhantomData }
     }
 }
 
@@ -53,7 +58,27 @@ unsafe impl<V: Vendor> Driver for GpuDriver<V> {
     }
 
     fn probe(&self) -> Result<Vec<Platform>, Reason> {
-        V::probe()
+        let mut failures = self.failures.lock().unwrap_or_else(|e| e.into_inner());
+        failures.clear();
+        let mut found = Vec::new();
+        for (index, answer) in (0..).zip(V::probe()?) {
+            match answer {
+                Ok(platform) => found.push(platform),
+                Err(reason) => failures.push((DeviceId { kind: V::KIND, index }, reason)),
+            }
+        }
+        match (found.is_empty(), failures.first()) {
+            (true, Some((_, reason))) => Err(reason.clone()),
+            _ => Ok(found),
+        }
+    }
+
+    fn failures(&self) -> Vec<(DeviceId, Reason)> {
+        self.failures.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    fn visibility(&self) -> &'static [&'static str] {
+        V::VISIBILITY
     }
 
     fn alloc(&self, device: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, DriverError> {

@@ -49,11 +49,14 @@ pub unsafe trait Vendor: Sized + Send + Sync + 'static {
     /// Its devices in use: a static of its crate.
     fn contexts() -> &'static Contexts<Self>;
 
-    /// The devices that are there.
+    /// Environment variables that hide devices from the driver.
+    const VISIBILITY: &'static [&'static str];
+
+    /// The devices that are there, by ordinal; one that cannot be described is left out of use.
     ///
     /// # Errors
     /// Why there can be none.
-    fn probe() -> Result<Vec<Platform>, Reason>;
+    fn probe() -> Result<Vec<Result<Platform, Reason>>, Reason>;
 
     /// What [`Vendor::make_current`] takes for a device.
     fn context(device: u32) -> Outcome<Handle, Self>;

@@ -1,7 +1,8 @@
 // The part of libcuda and libnvrtc that the CUDA backend calls.
 #include "calls.h"
 
-static long devices() { return number("STANDIN_DEVICES", 1); }
+static std::vector<int> seen() { return visible("CUDA_VISIBLE_DEVICES"); }
+static long devices() { return (long)seen().size(); }
 static thread_local P current;
 
 API(cuInit, (U), { return devices() ? SUCCESS : NO_DEVICE; })
@@ -13,7 +14,8 @@ API(cuDeviceTotalMem_v2, (size_t* n, int), { *n = memory_total(); return SUCCESS
 API(cuDeviceGetAttribute, (int* v, int a, int d), {
     // One capability, or one for each device: "80,90".
     std::string all = setting("STANDIN_CC", "80");
-    for (int i = 0; i < d && all.find(',') != std::string::npos; i++) all = all.substr(all.find(',') + 1);
+    if (d < 0 || d >= devices()) return INVALID_DEVICE;
+    for (int i = 0; i < seen()[d] && all.find(',') != std::string::npos; i++) all = all.substr(all.find(',') + 1);
     const int cc = atoi(all.c_str());
     switch (a) {
         case 1: case 2: case 3: *v = 1024; break;

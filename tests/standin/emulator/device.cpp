@@ -52,6 +52,21 @@ const Allocation* inside(uintptr_t at, size_t bytes) {
 
 std::string setting(const char* name, const char* otherwise) { const char* v = getenv(name); return v ? v : otherwise; }
 long number(const char* name, long otherwise) { const char* v = getenv(name); return v ? atol(v) : otherwise; }
+std::vector<int> visible(const char* variable) {
+    const long all = number("STANDIN_DEVICES", 1);
+    std::string list = setting(variable, "*");
+    std::vector<int> seen;
+    if (list == "*") for (int i = 0; i < all; i++) seen.push_back(i);
+    for (size_t from = 0; list != "*" && from < list.size();) {
+        const size_t to = std::min(list.find(',', from), list.size());
+        char rest;
+        int i = -1;
+        if (sscanf(list.substr(from, to - from).c_str(), "%d%c", &i, &rest) != 1 || i < 0 || i >= all) break;
+        seen.push_back(i);
+        from = to + 1;
+    }
+    return seen;
+}
 std::recursive_mutex& lock() { static std::recursive_mutex m; return m; }
 void say(const std::string& text) { fprintf(stderr, "[stand-in] %s\n", text.c_str()); }
 

@@ -2,7 +2,7 @@
 // that run in the emulation. Meaner than hardware where a program may rely on luck: work that nobody waits for never
 // runs, streams run apart as far as events let them, new memory holds 0xFF, and its end is guarded.
 //
-// Settings, from the environment: STANDIN_DEVICES, STANDIN_CC (80), STANDIN_GFX (gfx942:sramecc+:xnack-), STANDIN_MEMORY_MB, STANDIN_DRIVER and STANDIN_CUBLASLT (versions),
+// Settings, from the environment: STANDIN_DEVICES (all there are, before the vendors' own variables hide some), STANDIN_CC (80), STANDIN_GFX (gfx942:sramecc+:xnack-), STANDIN_MEMORY_MB, STANDIN_DRIVER and STANDIN_CUBLASLT (versions),
 // STANDIN_SEED (schedule of the emulation), STANDIN_MUTATE=from=>to (a fault put into kernel sources), STANDIN_FAIL=call:nth:code[,...], STANDIN_TRACE.
 #pragma once
 #include "engine.h"
@@ -25,6 +25,8 @@ enum Code {
 
 std::string setting(const char* name, const char* otherwise);
 long number(const char* name, long otherwise);
+// The devices that a program sees: all, or those that a vendor's variable lists, up to the first that there is not.
+std::vector<int> visible(const char* variable);
 std::recursive_mutex& lock();
 // Counts the call, and answers the error that STANDIN_FAIL asks for, or that of a kernel that failed before.
 int enter(const char* name);

@@ -2,14 +2,15 @@
 // the old layout of a device's properties, no memory in stream order.
 #include "calls.h"
 
+static std::vector<int> seen() { return visible("HIP_VISIBLE_DEVICES"); }
+static long devices() { return (long)seen().size(); }
 // One target, or one for each device: "gfx942:sramecc+:xnack-,gfx1100".
 static std::string target(int device) {
     std::string all = setting("STANDIN_GFX", "gfx942:sramecc+:xnack-");
-    for (int i = 0; i < device && all.find(',') != std::string::npos; i++) all = all.substr(all.find(',') + 1);
+    for (int i = 0; i < seen()[device] && all.find(',') != std::string::npos; i++) all = all.substr(all.find(',') + 1);
     return all.substr(0, all.find(','));
 }
 static unsigned width(int device) { return target(device).compare(0, 4, "gfx9") == 0 ? 64 : 32; }
-static long devices() { return number("STANDIN_DEVICES", 1); }
 // Lives on each thread, and may be changed by anybody: a program puts it back.
 static thread_local int current = 0;
 

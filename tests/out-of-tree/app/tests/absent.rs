@@ -8,10 +8,9 @@ use std::sync::atomic::Ordering;
 fn its_absence_has_words_and_a_required_run_fails() {
     kernels_toy::DEVICES.store(0, Ordering::Relaxed);
     let text = Registry::linked().unwrap().device("toy:0").unwrap_err().to_string();
-    assert_eq!(
-        text,
-        "device \"toy:0\" is not available: libtoy is not installed (tried libtoy.so.1)\n  fix: install the toy runtime"
-    );
+    let expected =
+        "device \"toy:0\" is not available: libtoy is not installed (tried libtoy.so.1)\n  fix: install the toy runtime\n";
+    assert!(text.starts_with(expected), "{text}");
     let norms = kernels_harness::Filter { ops: Some("layernorm.*".into()), ..Default::default() };
     let report = kernels_harness::parity(&norms, |_, _, _| {}).unwrap();
     let text = report.verdict(&[Backend("toy")]).unwrap_err();

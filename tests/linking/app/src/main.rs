@@ -1,0 +1,5 @@
+//! Prints what was linked.
+
+fn main() {
+    println!("{}", report::report());
+}
