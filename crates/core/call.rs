@@ -115,7 +115,7 @@ impl<O: Op> Selected<O> {
                 let (key, asked) = (Some(key), Asked::Ranked(now.epoch()));
                 Ok(Selected { kernel, device, key, level, asked })
             }
-            None => Self::resolve(device, key, None, now),
+            None => Self::resolve(device, key, None),
         }
     }
 
@@ -125,13 +125,14 @@ impl<O: Op> Selected<O> {
     /// # Errors
     /// The backend cannot serve this call.
     pub fn named(device: Device, key: Key, backend: Backend) -> Result<Selected<O>> {
-        Self::resolve(device, key, Some(backend), Now::of(&CLOCK))
+        Self::resolve(device, key, Some(backend))
     }
 
-    /// Decides, by what is read after `now`.
     #[cold]
-    fn resolve(device: Device, key: Key, call: Option<Backend>, now: Now) -> Result<Selected<O>> {
+    fn resolve(device: Device, key: Key, call: Option<Backend>) -> Result<Selected<O>> {
         let registry = Registry::linked()?;
+        // After the registry, whose first use reads the environment and so begins an epoch; before what decides.
+        let now = Now::of(&CLOCK);
         let (state, place) = (O::state(), place(device, key));
         let table = Self::table(registry)?;
         let scoped = scope::here();
@@ -248,7 +249,7 @@ impl<O: Op> Selected<O> {
         match self.asked {
             Asked::Named(backend, _) => {
                 let now = Now::of(&CLOCK);
-                let new = Self::resolve(self.device, checked.key, Some(backend), now)?;
+                let new = Self::resolve(self.device, checked.key, Some(backend))?;
                 // SAFETY: a selection of this moment, for this device and class.
                 unsafe { run(new.kernel, checked, new.level, now) }
             }
@@ -353,7 +354,7 @@ impl<O: Op> Checked<'_, O> {
             // SAFETY: a slot is filled only by a selection for this device and class.
             Some((kernel, level)) => unsafe { run(kernel, self, level, now) },
             None => {
-                let new = Selected::<O>::resolve(self.device, self.key, None, now)?;
+                let new = Selected::<O>::resolve(self.device, self.key, None)?;
                 // SAFETY: as above.
                 unsafe { run(new.kernel, self, new.level, now) }
             }
