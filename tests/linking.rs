@@ -54,7 +54,7 @@ fn every_linker_has_every_kernel_also_when_it_collects_sections() {
         let there = Command::new("gcc").args([&format!("-fuse-ld={linker}"), "-Wl,--version"]).output();
         match there.is_ok_and(|o| o.status.success()) {
             true => assert_eq!(app("release", &flags), ALL, "{linker}"),
-            false => println!("SKIPPED: no {linker} on this machine"),
+            false => println!("SKIPPED: gcc finds no {linker} on this machine"),
         }
     }
 }

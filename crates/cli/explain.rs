@@ -83,6 +83,7 @@ fn as_json(d: &Decision) -> serde_json::Value {
         "op": d.op,
         "device": d.device.to_string(),
         "arch": d.arch,
+        "missed": d.missed.map(|(backend, _)| backend.0),
         "call": d.key.map(|k| k.to_string()),
         "chosen": d.chosen().map(|s| s.id()),
         "decided_by": d.level.to_string(),

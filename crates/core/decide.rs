@@ -140,6 +140,8 @@ pub struct Decision {
     pub key: Option<Key>,
     /// Who decided.
     pub level: Level,
+    /// The backend that a rule prefers and that cannot serve this, with whose rule it is.
+    pub missed: Option<(Backend, Level)>,
     /// Candidates in order of preference.
     pub candidates: Vec<Candidate>,
     /// Index of the chosen one.
@@ -172,6 +174,9 @@ impl fmt::Display for Decision {
         match self.chosen() {
             Some(spec) => write!(f, "\n  runs {}, decided by {}", spec.id(), self.level)?,
             None => write!(f, "\n  has no usable kernel")?,
+        }
+        if let Some((backend, level)) = &self.missed {
+            write!(f, "\n  {level} prefers \"{backend}\", which cannot serve this")?;
         }
         let width = self.candidates.iter().map(|c| c.spec.id().len()).max().unwrap_or(0);
         for (i, c) in self.candidates.iter().enumerate() {

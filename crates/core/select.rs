@@ -199,6 +199,8 @@ impl Registry {
             Ok((at, level)) => {
                 decision.level = level;
                 let chosen = record.kernels[at].spec();
+                let preferred = ruling.rule(op).filter(|_| level == Level::Default);
+                decision.missed = preferred.map(|(rule, whose)| (rule.backend, whose));
                 decision.chosen = decision.candidates.iter().position(|c| std::ptr::eq(c.spec, chosen));
                 // A reference that the policy forbids, and that somebody named.
                 decision.chosen.into_iter().for_each(|at| decision.candidates[at].reasons.clear());
@@ -309,6 +311,7 @@ fn decision(record: &OpRecord, platform: &Platform, key: Option<&Key>, allowed: 
         arch: platform.arch.to_string(),
         key: key.copied(),
         level: Level::Default,
+        missed: None,
         candidates: decide::candidates(&record.kernels, platform, key, allowed),
         chosen: None,
         fix: Vec::new(),

@@ -250,6 +250,8 @@ fn a_preference_that_cannot_be_met_is_counted_each_time_and_logged_once() {
         }
         let decision = registry.explain("test.who", Device::cpu().platform(), None, None).unwrap();
         assert_eq!(decision.chosen().unwrap().backend, Backend("a"));
+        let said = "the process (KERNELS_BACKEND or the API) prefers \"gpu\", which cannot serve this";
+        assert!(decision.to_string().contains(said), "{decision}");
     });
     assert_eq!((warnings.0.load(Ordering::Relaxed), misses() - before), (1, 3));
     // The strict form of the same is an error.
