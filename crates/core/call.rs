@@ -136,8 +136,10 @@ impl<O: Op> Selected<O> {
         let (state, place) = (O::state(), place(device, key));
         let table = Self::table(registry)?;
         let scoped = scope::here();
+        // Devices beyond the slots share a place, so nothing is kept for them.
+        let keeps = call.is_none() && device.slot() < DEVICE_SLOTS;
         let address = std::ptr::from_ref(state).addr();
-        let known = if scoped && call.is_none() { scope::decided(address, place, now) } else { None };
+        let known = if scoped && keeps { scope::decided(address, place, now) } else { None };
         let (at, level) = match known {
             Some(known) => known,
             None => Self::decide(registry, table, device, key, call)?,
@@ -147,14 +149,13 @@ impl<O: Op> Selected<O> {
             (None, true) => Asked::Ranked(0),
             (None, false) => Asked::Ranked(now.epoch()),
         };
-        match (call, scoped) {
-            (Some(_), _) => {}
-            (None, true) => scope::keep(address, place, now, at, level),
-            (None, false) if device.slot() < DEVICE_SLOTS => {
+        match (keeps, scoped) {
+            (false, _) => {}
+            (true, true) => scope::keep(address, place, now, at, level),
+            (true, false) => {
                 let asked = if level == Level::Default { 0 } else { ASKED };
                 slot::fill(&state.slots[slot::index(place)], now, place, at | asked);
             }
-            (None, false) => {}
         }
         Ok(Selected { kernel: table[at], device, key: Some(key), level, asked })
     }

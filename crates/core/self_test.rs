@@ -1,6 +1,7 @@
 //! The opt-in check of a kernel before its first use on a device.
 
 use crate::device::Device;
+use crate::names::DeviceId;
 use crate::op::{AnyKernel, is_reference};
 use crate::registry::Registry;
 use std::cell::Cell;
@@ -26,12 +27,12 @@ thread_local! {
 /// that come meanwhile wait for the verdict.
 pub(crate) fn passes(registry: &Registry, kernel: &'static dyn AnyKernel, device: Device) -> bool {
     type Verdict = Arc<OnceLock<bool>>;
-    static VERDICTS: Mutex<Option<HashMap<(usize, u8), Verdict>>> = Mutex::new(None);
+    static VERDICTS: Mutex<Option<HashMap<(usize, DeviceId), Verdict>>> = Mutex::new(None);
     let Some(test) = test() else { return true };
     if TESTING.get() || is_reference(kernel.spec().backend) {
         return true;
     }
-    let key = (std::ptr::from_ref(kernel.spec()).addr(), device.slot());
+    let key = (std::ptr::from_ref(kernel.spec()).addr(), device.id());
     let mut all = VERDICTS.lock().unwrap_or_else(|e| e.into_inner());
     let verdict = all.get_or_insert_default().entry(key).or_default().clone();
     drop(all);
