@@ -24,10 +24,12 @@ pub mod gemm;
 pub mod kvcache;
 pub mod layernorm;
 mod memory;
+pub mod nn;
 pub mod quantization;
 pub mod sampling;
 
 pub use candle_core;
+pub use candle_nn;
 pub use error::CandleError;
 
 kernels_core::backend! { backends: [kernels_core::Backend::CANDLE], driver: &kernels_core::HOST }
