@@ -1,6 +1,9 @@
 //! `select`, `explain` and the typed call agree with each other, and with the rules written down once more in the
 //! plainest way, on random registries, platforms, calls and policies.
 
+mod host_box;
+
+use host_box::{HostBox, platform};
 use kernels_core::*;
 use proptest::prelude::*;
 
@@ -32,50 +35,25 @@ unsafe fn mark<const N: usize>(_: &Ctx, a: &Who<'_>) -> Result<(), RunError> {
 const MARKS: [<Who<'static> as Op>::Run; MOST] =
     [mark::<0>, mark::<1>, mark::<2>, mark::<3>, mark::<4>, mark::<5>, mark::<6>];
 
-/// Box with devices of all kinds, whose memory is the host's.
-struct Box4(DeviceKind, fn(u32) -> Arch);
+/// Three devices of a kind, unlike each other.
+type Box3 = HostBox<fn() -> Result<Vec<Platform>, Reason>>;
 
-// SAFETY: memory is the host driver's; its kernels only write a number.
-unsafe impl Driver for Box4 {
-    fn kind(&self) -> DeviceKind {
-        self.0
-    }
-    fn name(&self) -> &'static str {
-        "box"
-    }
-    fn probe(&self) -> Result<Vec<Platform>, Reason> {
-        let platform = |index| Platform {
-            id: DeviceId { kind: self.0, index },
-            arch: (self.1)(index),
-            ..Platform::described("portable").unwrap()
-        };
-        Ok((0..3).map(platform).collect())
-    }
-    fn alloc(&self, _: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, DriverError> {
-        HOST.alloc(0, bytes, zeroed)
-    }
-    unsafe fn free(&self, _: u32, ptr: *mut u8, bytes: usize) {
-        // SAFETY: passed on.
-        unsafe { HOST.free(0, ptr, bytes) }
-    }
-    unsafe fn upload(&self, _: u32, dst: *mut u8, src: &[u8]) -> Result<(), DriverError> {
-        // SAFETY: passed on.
-        unsafe { HOST.upload(0, dst, src) }
-    }
-    unsafe fn download(&self, _: u32, dst: &mut [u8], src: *const u8) -> Result<(), DriverError> {
-        // SAFETY: passed on.
-        unsafe { HOST.download(0, dst, src) }
-    }
-    fn synchronize(&self, _: u32) -> Result<(), DriverError> {
-        Ok(())
-    }
-}
-
-static CUDA: Box4 = Box4(DeviceKind::CUDA, |i| match i {
-    2 => Arch::Unknown,
-    i => Arch::Cuda { major: 8 + i, minor: 0 },
-});
-static ROCM: Box4 = Box4(DeviceKind::ROCM, |i| Arch::Gfx(["gfx942", "gfx1100", "gfx90a"][i as usize].into()));
+static CUDA: Box3 = HostBox {
+    kind: DeviceKind::CUDA,
+    name: "box",
+    probe: || {
+        let arch = |i| if i == 2 { Arch::Unknown } else { Arch::Cuda { major: 8 + i, minor: 0 } };
+        Ok((0..3).map(|i| platform(DeviceKind::CUDA, i, arch(i))).collect())
+    },
+};
+static ROCM: Box3 = HostBox {
+    kind: DeviceKind::ROCM,
+    name: "box",
+    probe: || {
+        let arch = |i: u32| Arch::Gfx(["gfx942", "gfx1100", "gfx90a"][i as usize].into());
+        Ok((0..3).map(|i| platform(DeviceKind::ROCM, i, arch(i))).collect())
+    },
+};
 
 const BACKENDS: [Backend; 4] = [Backend("a"), Backend("b"), Backend("c"), Backend::REFERENCE];
 

@@ -1,49 +1,21 @@
 //! More devices than the call path has slots for: what is decided for one is never another's.
 
+mod host_box;
+
+use host_box::{HostBox, platform};
 use kernels_core::*;
 
 const KIND: DeviceKind = DeviceKind("many");
 const COUNT: u32 = Device::SLOTS as u32 + 8;
 
-struct Many;
-
-// SAFETY: memory is the host driver's; kernels only write a number.
-unsafe impl Driver for Many {
-    fn kind(&self) -> DeviceKind {
-        KIND
-    }
-    fn name(&self) -> &'static str {
-        "many"
-    }
-    fn probe(&self) -> Result<Vec<Platform>, Reason> {
-        let platform = |index| Platform {
-            id: DeviceId { kind: KIND, index },
-            arch: Arch::Other(["even", "odd"][index as usize % 2].into()),
-            ..Platform::described("portable").unwrap()
-        };
-        Ok((0..COUNT).map(platform).collect())
-    }
-    fn alloc(&self, _: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, DriverError> {
-        HOST.alloc(0, bytes, zeroed)
-    }
-    unsafe fn free(&self, _: u32, ptr: *mut u8, bytes: usize) {
-        // SAFETY: passed on.
-        unsafe { HOST.free(0, ptr, bytes) }
-    }
-    unsafe fn upload(&self, _: u32, dst: *mut u8, src: &[u8]) -> Result<(), DriverError> {
-        // SAFETY: passed on.
-        unsafe { HOST.upload(0, dst, src) }
-    }
-    unsafe fn download(&self, _: u32, dst: &mut [u8], src: *const u8) -> Result<(), DriverError> {
-        // SAFETY: passed on.
-        unsafe { HOST.download(0, dst, src) }
-    }
-    fn synchronize(&self, _: u32) -> Result<(), DriverError> {
-        Ok(())
-    }
-}
-
-static MANY: Many = Many;
+static MANY: HostBox<fn() -> Result<Vec<Platform>, Reason>> = HostBox {
+    kind: KIND,
+    name: "many",
+    probe: || {
+        let arch = |index| Arch::Other(["even", "odd"][index as usize % 2].into());
+        Ok((0..COUNT).map(|index| platform(KIND, index, arch(index))).collect())
+    },
+};
 
 kernels_core::backend! { backends: [Backend("even"), Backend("odd"), Backend::REFERENCE], driver: &MANY }
 

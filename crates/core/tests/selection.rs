@@ -1,5 +1,8 @@
 //! Selection over registries made in the test: stand-in devices, and kernels that only have a spec.
 
+mod host_box;
+
+use host_box::{HostBox, platform};
 use kernels_core::*;
 use std::sync::Arc;
 
@@ -26,52 +29,13 @@ unsafe fn copy(_: &Ctx, a: &Toy<'_>) -> Result<(), RunError> {
     Ok(())
 }
 
-/// A box with the given platforms, whose memory is the host's.
-struct StandIn {
-    name: &'static str,
-    kind: DeviceKind,
-    platforms: Result<Vec<Arch>, Reason>,
-}
-
-// SAFETY: memory is the host driver's; the platforms run nothing but `copy`.
-unsafe impl Driver for StandIn {
-    fn kind(&self) -> DeviceKind {
-        self.kind
-    }
-    fn name(&self) -> &'static str {
-        self.name
-    }
-    fn probe(&self) -> Result<Vec<Platform>, Reason> {
-        let platform = |(i, arch): (usize, &Arch)| Platform {
-            id: DeviceId { kind: self.kind, index: i as u32 },
-            name: "stand-in".into(),
-            arch: arch.clone(),
-            cores: 1,
-            caches: [0; 3],
-            memory: 0,
-            warp_width: 32,
-            driver_version: String::new(),
-        };
-        self.platforms.clone().map(|p| p.iter().enumerate().map(platform).collect())
-    }
-    fn alloc(&self, _: u32, bytes: usize, zeroed: bool) -> Result<*mut u8, DriverError> {
-        HOST.alloc(0, bytes, zeroed)
-    }
-    unsafe fn free(&self, _: u32, ptr: *mut u8, bytes: usize) {
-        // SAFETY: passed on.
-        unsafe { HOST.free(0, ptr, bytes) }
-    }
-    unsafe fn upload(&self, _: u32, dst: *mut u8, src: &[u8]) -> Result<(), DriverError> {
-        // SAFETY: passed on.
-        unsafe { HOST.upload(0, dst, src) }
-    }
-    unsafe fn download(&self, _: u32, dst: &mut [u8], src: *const u8) -> Result<(), DriverError> {
-        // SAFETY: passed on.
-        unsafe { HOST.download(0, dst, src) }
-    }
-    fn synchronize(&self, _: u32) -> Result<(), DriverError> {
-        Ok(())
-    }
+/// A box with devices of these architectures, or none for a reason.
+fn stand_in(name: &'static str, kind: DeviceKind, archs: Result<Vec<Arch>, Reason>) -> &'static dyn Driver {
+    let probe = move || {
+        let archs = archs.clone()?;
+        Ok((0..).zip(archs).map(|(i, arch)| platform(kind, i, arch)).collect())
+    };
+    leak(HostBox { kind, name, probe })
 }
 
 const CUDA_BOX: [Arch; 3] =
@@ -82,7 +46,7 @@ fn leak<T>(value: T) -> &'static T {
 }
 
 fn cuda() -> &'static dyn Driver {
-    leak(StandIn { name: "stand-in", kind: DeviceKind::CUDA, platforms: Ok(CUDA_BOX.to_vec()) })
+    stand_in("stand-in", DeviceKind::CUDA, Ok(CUDA_BOX.to_vec()))
 }
 
 fn manifest(
@@ -260,8 +224,7 @@ fn none_usable_says_the_sentence_each_reason_and_the_fix() {
     let avx =
         KernelSpec { requires: leak([Requirement::cpu(CpuFeatures::AVX512_TIER)]), ..spec(host, "simd", 1) };
     let r = registry(&[gpu, host], &[avx, spec(gpu, "nvrtc", 2), spec(host, "reference", 3)]).unwrap();
-    let rocm =
-        leak(StandIn { name: "r", kind: DeviceKind::ROCM, platforms: Ok(vec![Arch::Gfx("gfx942".into())]) });
+    let rocm = stand_in("r", DeviceKind::ROCM, Ok(vec![Arch::Gfx("gfx942".into())]));
     let device = Device::of_driver(rocm).unwrap()[0];
     let error = Selector::new(&r, device).select("toy.op").err().unwrap();
     let text = error.to_string();
@@ -403,15 +366,12 @@ fn a_spec_that_cannot_be_right_is_refused() {
 
 #[test]
 fn devices_resolve_by_name_and_their_absence_has_words() {
-    let broken = leak(StandIn {
-        name: "broken",
-        kind: DeviceKind("npu"),
-        platforms: Err(Reason::RuntimeMissing {
-            library: "libnpu".into(),
-            tried: vec!["libnpu.so".into()],
-            fix: "install it".into(),
-        }),
-    });
+    let missing = Reason::RuntimeMissing {
+        library: "libnpu".into(),
+        tried: vec!["libnpu.so".into()],
+        fix: "install it".into(),
+    };
+    let broken = stand_in("broken", DeviceKind("npu"), Err(missing));
     let (gpu, npu) = (manifest("g", &["a"], cuda()), manifest("n", &["b"], broken));
     let r = registry(&[gpu, npu], &[spec(gpu, "a", 1), spec(npu, "b", 2)]).unwrap();
     assert_eq!(r.device("cuda:1").unwrap().id().to_string(), "cuda:1");
