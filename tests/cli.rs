@@ -168,9 +168,11 @@ fn a_quarantine_list_keeps_kernels_out_and_is_shown() {
     let forced = ["explain", "layernorm.rmsnorm", "--dtype", "f32"];
     let output = kernels(&forced, &[("KERNELS_QUARANTINE", file)]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("is quarantined: case \"x\" differs"));
-    // On another product the list says nothing.
+    // On another product the list says nothing, and a check here leaves its entries alone.
     entry("some other processor");
     assert_eq!(chosen(), *best);
+    out(&["check", "--op", "layernorm.rmsnorm", "--quarantine", file]);
+    assert!(std::fs::read_to_string(&list).unwrap().contains("some other processor"));
     // The check runs it nevertheless, and takes it off.
     entry(&name);
     let output = kernels(

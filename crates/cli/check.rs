@@ -70,28 +70,27 @@ fn quarantine(path: &Path, report: &Report) -> Outcome {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(e) => return Err(invalid(e.to_string())),
     };
-    list.retain(|q| !report.kernels.iter().any(|k| k.kernel == q.kernel && k.device == q.device.to_string()));
     let mut bare = Vec::new();
     for k in &report.kernels {
         let device = registry.device(&k.device)?;
+        // What the list says of the same device number on another machine stays.
+        let (id, name) = (device.id(), device.platform().name.clone());
+        let mine = Quarantine { kernel: k.kernel.clone(), device: id, name, detail: String::new() };
+        list.retain(|q| !q.is_about(&mine));
         match k.failures.first() {
             None => {
-                registry.release(&k.kernel, device.id());
+                registry.release(&k.kernel, id);
             }
             Some(f) => {
                 let detail =
                     format!("case \"{}\": {} ({} of {} cases)", f.case, f.detail, k.failures.len(), k.cases);
                 registry.quarantine(&k.kernel, device, &detail)?;
+                list.push(Quarantine { detail: detail.clone(), ..mine });
                 eprintln!("quarantined on {}: {}: {detail}", k.device, k.kernel);
                 bare.push((k.op, device));
             }
         }
     }
-    list.extend(
-        registry.quarantined().into_iter().filter(|q| {
-            report.kernels.iter().any(|k| k.kernel == q.kernel && k.device == q.device.to_string())
-        }),
-    );
     std::fs::write(path, Quarantine::write_list(&list)).map_err(|e| invalid(e.to_string()))?;
     eprintln!("{} kernels in quarantine; use it with KERNELS_QUARANTINE={}", list.len(), path.display());
     bare.sort_by_key(|(op, device)| (*op, device.id()));

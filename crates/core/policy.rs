@@ -60,8 +60,8 @@ pub struct Policy {
     pub deterministic: bool,
     /// Whether `reference` kernels are chosen only where they are asked for.
     pub no_reference: bool,
-    /// Whether a kernel is compared with the reference before its first use on a device, and quarantined where it
-    /// differs. That takes milliseconds to seconds, once for each kernel.
+    /// Whether a kernel is compared with the reference before a typed call first uses it on a device, and quarantined
+    /// where it differs. That takes milliseconds to seconds, once for each kernel.
     pub self_test: bool,
 }
 

@@ -27,6 +27,12 @@ impl Quarantine {
         self.device == platform.id && same_name && self.kernel == spec.id()
     }
 
+    /// Whether both are of one kernel on one device of one product.
+    pub fn is_about(&self, other: &Quarantine) -> bool {
+        let same_name = self.name.split_whitespace().eq(other.name.split_whitespace());
+        (&self.kernel, self.device, same_name) == (&other.kernel, other.device, true)
+    }
+
     /// One line: kernel, device, name, detail, with tabs between.
     fn line(&self) -> String {
         let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -88,7 +94,7 @@ impl Registry {
 
     pub(crate) fn add_quarantined(&self, list: Vec<Quarantine>) {
         self.change(|s| {
-            s.quarantined.retain(|q| !list.iter().any(|n| (&n.kernel, n.device) == (&q.kernel, q.device)));
+            s.quarantined.retain(|q| !list.iter().any(|new| new.is_about(q)));
             s.quarantined.extend(list);
         });
     }

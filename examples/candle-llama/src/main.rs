@@ -7,7 +7,7 @@ use candle_nn::VarBuilder;
 use std::collections::HashMap;
 use std::time::Instant;
 
-#[allow(unused_imports, unused_mut, unused_variables, dead_code)]
+#[allow(unused_imports, unused_mut, unused_variables, dead_code, unexpected_cfgs)]
 mod exchanged {
     include!(concat!(env!("OUT_DIR"), "/llama.rs"));
 }
