@@ -74,12 +74,11 @@ fn quarantine(path: &Path, report: &Report) -> Outcome {
     for k in &report.kernels {
         let device = registry.device(&k.device)?;
         // What the list says of the same device number on another machine stays.
-        let (id, name) = (device.id(), device.platform().name.clone());
-        let mine = Quarantine { kernel: k.kernel.clone(), device: id, name, detail: String::new() };
+        let mine = Quarantine::new(&k.kernel, device, "");
         list.retain(|q| !q.is_about(&mine));
         match k.failures.first() {
             None => {
-                registry.release(&k.kernel, id);
+                registry.release(&k.kernel, device.id());
             }
             Some(f) => {
                 let detail =

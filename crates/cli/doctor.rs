@@ -1,7 +1,7 @@
 //! `kernels doctor`
 
 use crate::{Failure, Outcome, output};
-use kernels_core::{Candidate, Decision, Device, Quarantine, Reason, Registry, Selector};
+use kernels_core::{Decision, Device, Quarantine, Reason, Registry, Selector};
 use serde::Serialize;
 
 #[derive(clap::Args)]
@@ -176,11 +176,7 @@ fn diagnose(registry: &Registry, require: &[String]) -> Result<Diagnosis, Failur
 fn problem(decision: &Decision) -> String {
     let kind = decision.device.kind;
     let mine = decision.candidates.iter().filter(|c| c.spec.kinds().contains(&kind));
-    let why = |c: &Candidate| {
-        let reasons: Vec<_> = c.reasons.iter().map(Reason::to_string).collect();
-        format!("{}: {}", c.spec.id(), reasons.join("; "))
-    };
-    let all: Vec<_> = mine.map(why).collect();
+    let all: Vec<_> = mine.map(|c| format!("{}: {}", c.spec.id(), c.why())).collect();
     match all.is_empty() {
         true => format!("no linked crate has a kernel for {kind} devices"),
         false => all.join("\n"),

@@ -1,7 +1,7 @@
 //! Which kernels a command looks at, and an error for names that nothing has.
 
 use crate::Failure;
-use kernels_core::{Backend, Registry, intern, nearest};
+use kernels_core::{Backend, Registry, did_you_mean, intern, nearest};
 use kernels_harness::Filter;
 
 #[derive(clap::Args)]
@@ -26,7 +26,6 @@ impl Which {
             device: self.device.as_ref().map(|d| registry.device(d).map(|d| d.id())).transpose()?,
             ..Filter::default()
         };
-        let meant = |near: Option<&str>| near.map(|n| format!("; did you mean \"{n}\"?")).unwrap_or_default();
         let linked = registry.backends();
         if let Some(b) = filter.backend.filter(|b| !linked.contains(b)) {
             let off: Vec<_> = registry.features_off().iter().map(|f| f.0).collect();
@@ -34,14 +33,14 @@ impl Which {
                 true => String::new(),
                 false => format!("\n  fix: it may come with a feature that is off: {off:?}"),
             };
-            let near = meant(nearest(b.0, linked.iter().map(|b| b.0)));
+            let near = did_you_mean(nearest(b.0, linked.iter().map(|b| b.0)));
             return Err(Failure::Error(format!(
                 "no kernel of backend \"{b}\" is linked ({linked:?}){near}{fix}"
             )));
         }
         if filter.kernels(registry).is_empty() {
             let glob = self.op.as_deref().unwrap_or("*");
-            let near = meant(nearest(glob, registry.ops().map(|o| o.name)));
+            let near = did_you_mean(nearest(glob, registry.ops().map(|o| o.name)));
             return Err(Failure::Error(format!("no such kernel of an op \"{glob}\"{near}")));
         }
         Ok(filter)

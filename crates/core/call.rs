@@ -17,30 +17,11 @@ use std::sync::OnceLock;
 
 /// Counts changes of what selections go by, and in the process the open scopes and who listens to calls (recorders, and
 /// the counting of calls).
-static CLOCK: AtomicU64 = AtomicU64::new(1);
-
-pub(crate) fn bump_epoch() {
-    slot::bump(&CLOCK);
-}
-
-pub(crate) fn enter_scope() {
-    slot::enter_scope(&CLOCK);
-}
-
-pub(crate) fn leave_scope() {
-    slot::leave_scope(&CLOCK);
-}
-
-pub(crate) fn listen(comes: bool) {
-    match comes {
-        true => slot::listen(&CLOCK),
-        false => slot::unlisten(&CLOCK),
-    }
-}
+pub(crate) static CLOCK: AtomicU64 = AtomicU64::new(1);
 
 /// An op's decisions, addressed by a hash of device and key; see `slot`.
 pub struct OpState<O: Op> {
-    slots: [AtomicU64; 64],
+    slots: [AtomicU64; slot::COUNT],
     table: OnceLock<Box<[&'static Kernel<O>]>>,
 }
 
@@ -48,7 +29,7 @@ impl<O: Op> OpState<O> {
     /// Nothing decided yet.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        OpState { slots: [const { AtomicU64::new(0) }; 64], table: OnceLock::new() }
+        OpState { slots: [const { AtomicU64::new(0) }; slot::COUNT], table: OnceLock::new() }
     }
 }
 
@@ -153,8 +134,8 @@ impl<O: Op> Selected<O> {
             (false, _) => {}
             (true, true) => scope::keep(address, place, now, at, level),
             (true, false) => {
-                let asked = if level == Level::Default { 0 } else { ASKED };
-                slot::fill(&state.slots[slot::index(place)], now, place, at | asked);
+                let flag = if level == Level::Default { 0 } else { ASKED };
+                slot::fill(&state.slots[slot::index(place)], now, place, at | flag);
             }
         }
         Ok(Selected { kernel: table[at], device, key: Some(key), level, asked })
@@ -228,7 +209,7 @@ impl<O: Op> Selected<O> {
         let now = Now::of(&CLOCK);
         match checked.empty {
             true => Ok(()),
-            false if self.is_old(now) => self.renewed(checked),
+            false if self.is_old(now) => self.renewed(checked, now),
             // SAFETY: the selection proves that the requirements hold on this device, and the arguments are of
             // this device and class.
             false => unsafe { run(self.kernel, checked, self.level, now) },
@@ -239,17 +220,16 @@ impl<O: Op> Selected<O> {
     fn is_old(&self, now: Now) -> bool {
         match self.asked {
             Asked::Fixed => false,
-            Asked::Named(_, epoch) => epoch != now.epoch() || !now.counts(),
-            Asked::Ranked(epoch) => epoch != now.epoch() || !now.counts() || (now.scopes() && scope::here()),
+            Asked::Named(_, epoch) => !now.is_still(epoch),
+            Asked::Ranked(epoch) => !now.is_still(epoch) || (now.scopes() && scope::here()),
         }
     }
 
     /// The call by what holds now.
     #[cold]
-    fn renewed(&self, checked: &mut Checked<'_, O>) -> Result<()> {
+    fn renewed(&self, checked: &mut Checked<'_, O>, now: Now) -> Result<()> {
         match self.asked {
             Asked::Named(backend, _) => {
-                let now = Now::of(&CLOCK);
                 let new = Self::resolve(self.device, checked.key, Some(backend))?;
                 // SAFETY: a selection of this moment, for this device and class.
                 unsafe { run(new.kernel, checked, new.level, now) }

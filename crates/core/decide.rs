@@ -150,6 +150,13 @@ pub struct Decision {
     pub fix: Vec<String>,
 }
 
+impl Candidate {
+    /// All its reasons, in words.
+    pub fn why(&self) -> String {
+        self.reasons.iter().map(Reason::to_string).collect::<Vec<_>>().join("; ")
+    }
+}
+
 impl Decision {
     /// The backends of all candidates, sorted.
     pub fn backends(&self) -> Vec<Backend> {
@@ -182,11 +189,10 @@ impl fmt::Display for Decision {
         for (i, c) in self.candidates.iter().enumerate() {
             let chosen = self.chosen == Some(i);
             let mark = if chosen { "->" } else { "  " };
-            let why: Vec<_> = c.reasons.iter().map(Reason::to_string).collect();
-            let why = match (chosen, why.is_empty()) {
+            let why = match (chosen, c.reasons.is_empty()) {
                 (true, _) => format!("chosen; {}", c.spec.origin),
                 (false, true) => "usable, ranked lower".into(),
-                (false, false) => why.join("; "),
+                (false, false) => c.why(),
             };
             write!(f, "\n  {mark} {:width$}  {why}", c.spec.id())?;
         }

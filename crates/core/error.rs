@@ -2,7 +2,7 @@
 
 use crate::decide::Decision;
 use crate::dtype::DType;
-use crate::names::{Backend, DeviceId, DeviceKind};
+use crate::names::{Backend, DeviceId, DeviceKind, did_you_mean};
 use crate::reason::Reason;
 use std::fmt::Write as _;
 use strum::{IntoStaticStr, VariantNames};
@@ -120,7 +120,7 @@ pub enum BuildError {
 #[non_exhaustive]
 pub enum ConfigError {
     /// No such op.
-    #[error("unknown op \"{op}\"{}\n  fix: `kernels list` shows the ops of this binary", did_you_mean(.nearest))]
+    #[error("unknown op \"{op}\"{}\n  fix: `kernels list` shows the ops of this binary", did_you_mean(.nearest.as_deref()))]
     UnknownOp {
         /// As given.
         op: String,
@@ -128,7 +128,7 @@ pub enum ConfigError {
         nearest: Option<String>,
     },
     /// No such backend.
-    #[error("unknown backend \"{backend}\" (linked: {linked:?}){}\n  fix: {}", did_you_mean(.nearest), enable(.features_off))]
+    #[error("unknown backend \"{backend}\" (linked: {linked:?}){}\n  fix: {}", did_you_mean(.nearest.as_deref()), enable(.features_off))]
     UnknownBackend {
         /// As given.
         backend: String,
@@ -442,10 +442,6 @@ impl From<String> for DriverError {
     }
 }
 
-fn did_you_mean(nearest: &Option<String>) -> String {
-    nearest.as_ref().map_or_else(String::new, |n| format!("; did you mean \"{n}\"?"))
-}
-
 pub(crate) fn enable(features_off: &[&'static str]) -> String {
     match features_off {
         [] => "link a crate that brings one (`use kernels_foo as _;`)".into(),
@@ -463,8 +459,7 @@ fn reasons(decision: &Decision) -> String {
     let width = decision.candidates.iter().map(|c| c.spec.id().len()).max().unwrap_or(0);
     let mut fixes = Vec::new();
     for c in &decision.candidates {
-        let why: Vec<_> = c.reasons.iter().map(Reason::to_string).collect();
-        let why = if why.is_empty() { "is usable, and was not asked for".into() } else { why.join("; ") };
+        let why = if c.reasons.is_empty() { "is usable, and was not asked for".into() } else { c.why() };
         let _ = write!(text, "\n  {:width$}  {why}", c.spec.id());
         // A kernel for another kind of device is not nearer to running for a conversion.
         let same_kind = c.spec.kinds().contains(&decision.device.kind);

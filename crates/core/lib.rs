@@ -53,7 +53,7 @@ pub use host::{HOST, Host};
 pub use layout::{Layout, MAX_RANK, Rows};
 pub use manifest::{FEATURES, FeatureReport, MANIFESTS, Manifest};
 pub use metrics::{Counts, count_calls};
-pub use names::{Backend, DeviceId, DeviceKind, intern, nearest};
+pub use names::{Backend, DeviceId, DeviceKind, did_you_mean, intern, nearest};
 pub use op::{AnyKernel, Checked, Kernel, KernelEntry, Op, OpEntry, OpInfo, Valid};
 pub use packed::{Packed, PackedFor};
 #[doc(hidden)]

@@ -1,5 +1,7 @@
 //! Counters of each kernel, and what is said once.
 
+use crate::call::CLOCK;
+use crate::slot;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +17,6 @@ pub struct Counts {
     pub misses: u64,
 }
 
-#[derive(Default)]
 pub(crate) struct Counters {
     pub calls: AtomicU64,
     pub fallbacks: AtomicU64,
@@ -39,7 +40,10 @@ static COUNTING: AtomicBool = AtomicBool::new(false);
 /// whole way to a kernel. `KERNELS_POLICY=count` turns it on at start-up.
 pub fn count_calls(on: bool) {
     if COUNTING.swap(on, Ordering::AcqRel) != on {
-        crate::call::listen(on);
+        match on {
+            true => slot::listen(&CLOCK),
+            false => slot::unlisten(&CLOCK),
+        }
     }
 }
 

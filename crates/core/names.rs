@@ -105,6 +105,11 @@ impl fmt::Display for DeviceKind {
     }
 }
 
+/// The end of an error about a name that nothing has.
+pub fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |n| format!("; did you mean \"{n}\"?"))
+}
+
 /// The name of `names` nearest to `wrong`, for an error that says what was probably meant.
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     names

@@ -1,6 +1,6 @@
 //! Who decides which backend: the call, a scope, the process, or the default order.
 
-use crate::names::{Backend, intern, nearest};
+use crate::names::{Backend, did_you_mean, intern, nearest};
 use crate::{ConfigError, Registry};
 use std::fmt;
 
@@ -110,9 +110,8 @@ impl Policy {
                 "no-reference" => policy.no_reference = true,
                 "self-test" => policy.self_test = true,
                 _ => {
-                    let near = nearest(word, WORDS).map(|n| format!("; did you mean \"{n}\"?"));
-                    let known = WORDS.join(", ");
-                    let detail = format!("\"{word}\" is none of: {known}, count{}", near.unwrap_or_default());
+                    let (known, near) = (WORDS.join(", "), did_you_mean(nearest(word, WORDS)));
+                    let detail = format!("\"{word}\" is none of: {known}, count{near}");
                     return Err(ConfigError::Invalid { name: "KERNELS_POLICY", detail });
                 }
             }

@@ -2,10 +2,11 @@
 
 use crate::device::Device;
 use crate::error::ConfigError;
-use crate::names::{DeviceId, nearest};
+use crate::names::{DeviceId, did_you_mean, nearest};
 use crate::platform::Platform;
 use crate::registry::Registry;
 use crate::spec::KernelSpec;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// A kernel that gave wrong results on a device.
@@ -22,15 +23,24 @@ pub struct Quarantine {
 }
 
 impl Quarantine {
+    /// Of the kernel of this id on this device.
+    pub fn new(kernel: &str, device: Device, detail: &str) -> Quarantine {
+        let Platform { id, name, .. } = device.platform();
+        Quarantine { kernel: kernel.into(), device: *id, name: name.clone(), detail: detail.into() }
+    }
+
     pub(crate) fn holds(&self, spec: &KernelSpec, platform: &Platform) -> bool {
-        let same_name = self.name.split_whitespace().eq(platform.name.split_whitespace());
-        self.device == platform.id && same_name && self.kernel == spec.id()
+        self.is_on(platform.id, &platform.name) && self.kernel == spec.id()
     }
 
     /// Whether both are of one kernel on one device of one product.
     pub fn is_about(&self, other: &Quarantine) -> bool {
-        let same_name = self.name.split_whitespace().eq(other.name.split_whitespace());
-        (&self.kernel, self.device, same_name) == (&other.kernel, other.device, true)
+        self.is_on(other.device, &other.name) && self.kernel == other.kernel
+    }
+
+    /// A file keeps names with single spaces.
+    fn is_on(&self, device: DeviceId, name: &str) -> bool {
+        self.device == device && self.name.split_whitespace().eq(name.split_whitespace())
     }
 
     /// One line: kernel, device, name, detail, with tabs between.
@@ -74,22 +84,18 @@ impl Registry {
     /// # Errors
     /// No such kernel is linked.
     pub fn quarantine(&self, kernel: &str, device: Device, detail: &str) -> Result<(), ConfigError> {
-        if !self.specs().any(|s| s.id() == kernel) {
-            let ids: Vec<_> = self.specs().map(KernelSpec::id).collect();
-            let near = nearest(kernel, ids.iter().map(String::as_str));
-            let near = near.map_or_else(String::new, |n| format!("; did you mean \"{n}\"?"));
+        let ids = self.kernel_ids();
+        if !ids.contains(kernel) {
+            let near = did_you_mean(nearest(kernel, ids.iter().map(String::as_str)));
             let detail = format!("no kernel \"{kernel}\" is linked{near}");
             return Err(ConfigError::Invalid { name: "quarantine", detail });
         }
-        let platform = device.platform();
-        let entry = Quarantine {
-            kernel: kernel.into(),
-            device: platform.id,
-            name: platform.name.clone(),
-            detail: detail.into(),
-        };
-        self.add_quarantined(vec![entry]);
+        self.add_quarantined(vec![Quarantine::new(kernel, device, detail)]);
         Ok(())
+    }
+
+    fn kernel_ids(&self) -> BTreeSet<String> {
+        self.specs().map(KernelSpec::id).collect()
     }
 
     pub(crate) fn add_quarantined(&self, list: Vec<Quarantine>) {
@@ -101,9 +107,13 @@ impl Registry {
 
     /// Lifts the quarantine of a kernel on a device; whether there was one.
     pub fn release(&self, kernel: &str, device: DeviceId) -> bool {
-        let before = self.quarantined().len();
-        self.change(|s| s.quarantined.retain(|q| q.kernel != kernel || q.device != device));
-        self.quarantined().len() < before
+        let mine = |q: &Quarantine| q.kernel == kernel && q.device == device;
+        // Nothing to lift is no change, and decisions stay.
+        let there = self.settings().quarantined.iter().any(mine);
+        if there {
+            self.change(|s| s.quarantined.retain(|q| !mine(q)));
+        }
+        there
     }
 
     /// All quarantines that are in force.
@@ -120,8 +130,8 @@ impl Registry {
         };
         let text = std::fs::read_to_string(&path).map_err(|e| invalid(e.to_string()))?;
         let list = Quarantine::read_list(&text).map_err(invalid)?;
-        let (known, gone): (Vec<_>, Vec<_>) =
-            list.into_iter().partition(|q| self.specs().any(|s| s.id() == q.kernel));
+        let ids = self.kernel_ids();
+        let (known, gone): (Vec<_>, Vec<_>) = list.into_iter().partition(|q| ids.contains(&q.kernel));
         for q in gone {
             tracing::warn!(kernel = q.kernel, device = %q.device, "in quarantine, and not linked");
         }

@@ -225,7 +225,9 @@ impl Registry {
         })?;
         let fail =
             |why: String, fix: String| SelectError::DeviceUnavailable { device: id.to_string(), why, fix };
-        let mut answers = self.devices().into_iter().filter(|(d, _)| d.kind() == id.kind).peekable();
+        // Only these drivers: probing one loads its libraries.
+        let mine = self.drivers().into_iter().filter(|d| d.kind() == id.kind);
+        let mut answers = mine.map(|d| (d, Device::of_driver(d))).peekable();
         if answers.peek().is_none() {
             let fix = feature_for(id.kind, &self.features_off());
             let fix =

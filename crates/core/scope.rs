@@ -1,9 +1,10 @@
 //! Overrides for what one thread does inside a closure.
 
+use crate::call::CLOCK;
 use crate::error::ConfigError;
 use crate::policy::{Level, Policy};
 use crate::registry::Registry;
-use crate::slot::Now;
+use crate::slot::{self, Now};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ struct Frame {
 }
 
 thread_local! {
+    /// How many frames there are: without a destructor, so that calls may ask also while their thread ends.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
     static FRAMES: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
 }
@@ -26,14 +28,14 @@ impl Inside {
     fn enter(policy: Policy) -> Inside {
         FRAMES.with_borrow_mut(|f| f.push(Frame { policy: Arc::new(policy), decided: HashMap::new() }));
         DEPTH.set(DEPTH.get() + 1);
-        crate::call::enter_scope();
+        slot::enter_scope(&CLOCK);
         Inside
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        crate::call::leave_scope();
+        slot::leave_scope(&CLOCK);
         DEPTH.set(DEPTH.get() - 1);
         FRAMES.with_borrow_mut(|f| f.pop());
     }
@@ -75,7 +77,7 @@ pub(crate) fn policies() -> Vec<Arc<Policy>> {
 pub(crate) fn decided(op: usize, place: u64, now: Now) -> Option<(usize, Level)> {
     FRAMES.with_borrow(|frames| {
         let (epoch, kernel, level) = frames.last()?.decided.get(&(op, place))?;
-        (*epoch == now.epoch() && now.counts()).then_some((*kernel, *level))
+        now.is_still(*epoch).then_some((*kernel, *level))
     })
 }
 

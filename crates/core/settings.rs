@@ -1,10 +1,10 @@
 //! What a selection goes by besides what was linked: the scopes of the thread, the process's policy, quarantines.
 
+use crate::call::CLOCK;
 use crate::policy::{Level, Policy, Rule};
 use crate::quarantine::Quarantine;
 use crate::registry::Registry;
-use crate::scope;
-use crate::{ConfigError, call};
+use crate::{ConfigError, scope, slot};
 use std::sync::Arc;
 
 /// What the process set: replaced whole, read as a snapshot.
@@ -97,6 +97,6 @@ impl Registry {
         how(&mut new);
         *settings = Arc::new(new);
         drop(settings);
-        call::bump_epoch();
+        slot::bump(&CLOCK);
     }
 }

@@ -44,6 +44,12 @@ impl Now {
     pub fn counts(self) -> bool {
         self.epoch() < EPOCH_MASK
     }
+
+    /// Whether what was decided in `epoch` still holds.
+    #[inline]
+    pub fn is_still(self, epoch: u64) -> bool {
+        self.epoch() == epoch && self.counts()
+    }
 }
 
 /// What was decided before no longer counts. Comes after what decisions depend on was changed.
@@ -70,10 +76,13 @@ pub(crate) fn unlisten(clock: &AtomicU64) {
     clock.fetch_sub(LISTENER, Ordering::AcqRel);
 }
 
-/// Which of 64 slots a place has.
+/// Slots of an op.
+pub(crate) const COUNT: usize = 64;
+
+/// Which slot a place has.
 #[inline]
 pub(crate) fn index(place: u64) -> usize {
-    (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
+    (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - COUNT.ilog2())) as usize
 }
 
 /// The kernel that was decided on for `place` in this epoch.

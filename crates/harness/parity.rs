@@ -2,7 +2,7 @@
 
 use crate::Filter;
 use kernels_core::{AnyKernel, Backend, Device, Registry, Result};
-use kernels_ops::{AnyCase, Outcome, contracts};
+use kernels_ops::{AnyCase, contracts, judge};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -149,24 +149,16 @@ fn one(kernel: &'static dyn AnyKernel, device: Device, cases: &[Box<dyn AnyCase>
         failures: Vec::new(),
     };
     for case in cases {
-        let fail = |detail: String| Failure { case: case.name().into(), detail };
-        match case.run(kernel, device) {
-            Ok(Outcome::NotServed) => report.not_served += 1,
-            Ok(Outcome::Refused) => report.failures.push(fail("the op refuses its own case".into())),
-            Ok(Outcome::Ran { worst, at }) => {
-                report.cases += 1;
-                if worst > 1.0 {
-                    report.failures.push(fail(format!("{worst:.3} times the tolerance, {at}")));
-                }
-                if worst > report.worst {
-                    (report.worst, report.worst_at) = (worst, format!("{}: {at}", case.name()));
-                }
-            }
-            Err(error) => {
-                report.cases += 1;
-                report.failures.push(fail(error.to_string()));
-            }
+        let Some(judgement) = judge(&**case, kernel, device) else {
+            report.not_served += 1;
+            continue;
+        };
+        report.cases += usize::from(judgement.ran);
+        if judgement.worst > report.worst {
+            (report.worst, report.worst_at) = (judgement.worst, format!("{}: {}", case.name(), judgement.at));
         }
+        let fail = |detail| Failure { case: case.name().into(), detail };
+        report.failures.extend(judgement.wrong.map(fail));
     }
     if report.cases == 0 {
         let detail = "no case of its op's contract is of a class that its spec takes".into();

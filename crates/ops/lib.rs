@@ -26,7 +26,7 @@ pub use erased::Erased;
 #[doc(hidden)]
 pub use inventory;
 pub use kernels_core as core;
-pub use self_test::self_test;
+pub use self_test::{Judgement, judge, self_test};
 
 kernels_core::backend! { backends: [kernels_core::Backend::REFERENCE], driver: &kernels_core::HOST }
 

@@ -24,7 +24,6 @@ pub struct KvCache {
     keys: Tensor,
     values: Tensor,
     block_table: Tensor,
-    batch: usize,
     max_tokens: usize,
     tokens: usize,
 }
@@ -45,7 +44,7 @@ impl KvCache {
         let blocks = max_tokens.div_ceil(BLOCK);
         let cache = || Tensor::zeros((batch * blocks, BLOCK, num_kv_heads, head_dim), dtype, device);
         let block_table = Tensor::arange(0u32, (batch * blocks) as u32, device)?.reshape((batch, blocks))?;
-        Ok(KvCache { keys: cache()?, values: cache()?, block_table, batch, max_tokens, tokens: 0 })
+        Ok(KvCache { keys: cache()?, values: cache()?, block_table, max_tokens, tokens: 0 })
     }
 
     /// How many tokens of each sequence it holds.
@@ -74,11 +73,12 @@ impl KvCache {
         let (batch, heads, new, dim) = q.dims4()?;
         let device = q.device();
         let total = self.tokens + new;
-        if batch != self.batch || total > self.max_tokens {
+        let (sequences, blocks) = self.block_table.dims2()?;
+        if batch != sequences || total > self.max_tokens {
             candle_core::bail!(
                 "KvCache: {batch} sequences with {} and {new} tokens; it has room for {} of {}: make it larger, or reset it",
                 self.tokens,
-                self.batch,
+                sequences,
                 self.max_tokens
             );
         }
@@ -86,7 +86,7 @@ impl KvCache {
             let (batch, heads, new, dim) = x.dims4()?;
             x.transpose(1, 2)?.reshape((batch * new, heads, dim))
         };
-        let room = self.block_table.dim(1)? * BLOCK;
+        let room = blocks * BLOCK;
         let slots = (0..batch).flat_map(|b| (self.tokens..total).map(move |t| (b * room + t) as i64));
         let slots = Tensor::from_iter(slots, device)?;
         kvcache::reshape_and_cache_inplace(&rows(k)?, &rows(v)?, &self.keys, &self.values, &slots, [1.0; 2])?;

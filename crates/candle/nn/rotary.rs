@@ -70,16 +70,17 @@ fn turned(xs: &Tensor, table: &Tensor, offset: usize, is_neox: bool) -> Result<T
     let (batch, heads, tokens, dim) = xs.dims4()?;
     let by_token = xs.transpose(1, 2)?;
     // Rows of a token together, as a projection leaves them; else each head's rows are tokens of one head.
-    let (rows, heads_of_row) = match by_token.is_contiguous() {
-        true => (by_token.reshape((batch * tokens, heads, dim))?, heads),
-        false => (xs.reshape((batch * heads * tokens, 1, dim))?, 1),
+    let together = by_token.is_contiguous();
+    let rows = match together {
+        true => by_token.reshape((batch * tokens, heads, dim))?,
+        false => xs.reshape((batch * heads * tokens, 1, dim))?,
     };
     let count = rows.dim(0)?;
     let positions: Vec<u32> = (0..count).map(|i| (offset + i % tokens) as u32).collect();
     let positions = Tensor::from_vec(positions, count, xs.device())?;
     let nothing = rows.narrow(1, 0, 0)?.contiguous()?;
     let (turned, _) = embeddings::rope(&positions, &rows, &nothing, table, is_neox)?;
-    match heads_of_row == heads {
+    match together {
         true => turned.reshape((batch, tokens, heads, dim))?.transpose(1, 2),
         false => turned.reshape((batch, heads, tokens, dim)),
     }

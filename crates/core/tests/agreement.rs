@@ -2,36 +2,15 @@
 //! plainest way, on random registries, platforms, calls and policies.
 
 mod host_box;
+mod who;
 
 use host_box::{HostBox, platform};
 use kernels_core::*;
 use proptest::prelude::*;
-
-kernels_core::op! {
-    /// Says which kernel ran.
-    pub struct Who = "test.who" {
-        /// `[n]`
-        reads x,
-        /// `[1]` i32: the kernel's number
-        writes out,
-        /// The shape fact.
-        value fact: usize,
-    }
-}
-
-impl Who<'_> {
-    fn validate(&self) -> Result<Valid, CallError> {
-        Ok(Valid { key: Key::of(self.x.dtype()).with_fact(self.fact), empty: false })
-    }
-}
+use who::{Who, even, mark};
 
 const MOST: usize = 7;
 
-unsafe fn mark<const N: usize>(_: &Ctx, a: &Who<'_>) -> Result<(), RunError> {
-    // SAFETY: one element of four bytes.
-    unsafe { a.out.as_mut_ptr::<i32>().write(N as i32) };
-    Ok(())
-}
 const MARKS: [<Who<'static> as Op>::Run; MOST] =
     [mark::<0>, mark::<1>, mark::<2>, mark::<3>, mark::<4>, mark::<5>, mark::<6>];
 
@@ -56,13 +35,6 @@ static ROCM: Box3 = HostBox {
 };
 
 const BACKENDS: [Backend; 4] = [Backend("a"), Backend("b"), Backend("c"), Backend::REFERENCE];
-
-fn even(key: &Key) -> Result<(), Reason> {
-    match key.fact % 2 {
-        0 => Ok(()),
-        _ => Err(Reason::Shape { detail: "odd".into() }),
-    }
-}
 
 /// A spec's random parts, by number.
 #[derive(Clone, Debug)]

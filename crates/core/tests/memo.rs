@@ -1,6 +1,7 @@
 //! What typed calls keep is what a fresh decision would be, whatever was changed in between.
 
 mod linked;
+mod who;
 
 use kernels_core::*;
 use linked::{BACKENDS, MANIFEST, call};
@@ -78,7 +79,7 @@ fn the_explanation_of_a_call_has_the_gates_words() {
     let x = Tensor::zeros(DType::BF16, &[1], Device::cpu()).unwrap();
     let mut out = [0i32];
     let out = ViewMut::from_slice(&mut out, &[1]).unwrap();
-    let call = linked::Who { x: x.view(), out, fact: 7 }.check().unwrap();
+    let call = who::Who { x: x.view(), out, fact: 7 }.check().unwrap();
     let text = call.explain().unwrap().to_string();
     assert!(text.contains("gated-test.who-float      takes an even size, not 7"), "{text}");
     assert!(text.contains("picky-test.who-f32        does not take bf16 (takes f32)"), "{text}");

@@ -365,6 +365,16 @@ fn a_spec_that_cannot_be_right_is_refused() {
 }
 
 #[test]
+fn asking_for_a_device_probes_no_driver_of_another_kind() {
+    let unasked =
+        leak(HostBox { kind: DeviceKind("other"), name: "unasked", probe: || panic!("it was probed") });
+    let (host, other) = (manifest("h", &["a"], &HOST), manifest("o", &["b"], unasked));
+    let r = registry(&[host, other], &[spec(host, "a", 1), spec(other, "b", 2)]).unwrap();
+    assert_eq!(r.device("cpu").unwrap(), Device::cpu());
+    assert!(r.device("cpu:7").is_err());
+}
+
+#[test]
 fn devices_resolve_by_name_and_their_absence_has_words() {
     let missing = Reason::RuntimeMissing {
         library: "libnpu".into(),

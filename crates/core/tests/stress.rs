@@ -2,6 +2,7 @@
 //! scope or an earlier change of its own forbids.
 
 mod linked;
+mod who;
 
 use kernels_core::*;
 use linked::{BACKENDS, MANIFEST, call};

@@ -15,7 +15,8 @@ API(cuDeviceGetAttribute, (int* v, int a, int d), {
     // One capability, or one for each device: "80,90".
     std::string all = setting("STANDIN_CC", "80");
     if (d < 0 || d >= devices()) return INVALID_DEVICE;
-    for (int i = 0; i < seen()[d] && all.find(',') != std::string::npos; i++) all = all.substr(all.find(',') + 1);
+    const int physical = seen()[d];
+    for (int i = 0; i < physical && all.find(',') != std::string::npos; i++) all = all.substr(all.find(',') + 1);
     const int cc = atoi(all.c_str());
     switch (a) {
         case 1: case 2: case 3: *v = 1024; break;

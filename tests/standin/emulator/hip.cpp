@@ -7,7 +7,8 @@ static long devices() { return (long)seen().size(); }
 // One target, or one for each device: "gfx942:sramecc+:xnack-,gfx1100".
 static std::string target(int device) {
     std::string all = setting("STANDIN_GFX", "gfx942:sramecc+:xnack-");
-    for (int i = 0; i < seen()[device] && all.find(',') != std::string::npos; i++) all = all.substr(all.find(',') + 1);
+    const int physical = seen()[device];
+    for (int i = 0; i < physical && all.find(',') != std::string::npos; i++) all = all.substr(all.find(',') + 1);
     return all.substr(0, all.find(','));
 }
 static unsigned width(int device) { return target(device).compare(0, 4, "gfx9") == 0 ? 64 : 32; }

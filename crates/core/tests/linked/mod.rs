@@ -1,41 +1,11 @@
-//! An op with gated, picky and impossible kernels, linked: typed calls keep their decisions for it.
+//! Gated, picky and impossible kernels of one op, linked: typed calls keep their decisions for it.
 
+use crate::who::{Who, even, mark};
 use kernels_core::*;
 
 kernels_core::backend! {
     backends: [Backend("gated"), Backend("picky"), Backend("plain"), Backend("gpu"), Backend::REFERENCE],
     driver: &HOST
-}
-
-kernels_core::op! {
-    /// Says which kernel ran.
-    pub struct Who = "test.who" {
-        /// `[n]`
-        reads x,
-        /// `[1]` i32: the kernel's number
-        writes out,
-        /// The shape fact.
-        value fact: usize,
-    }
-}
-
-impl Who<'_> {
-    fn validate(&self) -> Result<Valid, CallError> {
-        Ok(Valid { key: Key::of(self.x.dtype()).with_fact(self.fact), empty: false })
-    }
-}
-
-unsafe fn mark<const N: usize>(_: &Ctx, a: &Who<'_>) -> Result<(), RunError> {
-    // SAFETY: one element of four bytes.
-    unsafe { a.out.as_mut_ptr::<i32>().write(N as i32) };
-    Ok(())
-}
-
-fn even(key: &Key) -> Result<(), Reason> {
-    match key.fact % 2 {
-        0 => Ok(()),
-        _ => Err(Reason::Shape { detail: format!("takes an even size, not {}", key.fact) }),
-    }
 }
 
 macro_rules! who {
