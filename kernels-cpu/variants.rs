@@ -2,31 +2,31 @@
 
 /// Registers `part::<S>` for AVX-512 (with and without bf16), AVX2 and the baseline:
 /// `unsafe fn part<S: Isa>(ctx: &Ctx, args: &Op<'_>, units: Range<usize>, thread: usize)`, split over the
-/// units of `plan: fn(&Op<'_>) -> Plan`. With `prepare`, `prepare::<S>(ctx, args)` runs before them, on one
-/// thread; with `workspace`, `workspace(args, threads)` bytes of scratch are there for both.
+/// units of `plan: fn(&Op<'_>) -> Plan`. With `prepare: (first, prepare)`, `prepare::<S>(ctx, args, units)` runs
+/// before them, split over the units of `first: fn(&Op<'_>) -> Plan`; with `workspace`, `workspace(args, threads)` bytes of scratch are there for both.
 macro_rules! variants {
-    (unsafe { op: $op:ident, formats: $formats:expr, plan: $plan:ident, part: $part:ident $(, prepare: $prepare:ident)? $(, workspace: $workspace:ident)? $(,)? }) => {
+    (unsafe { op: $op:ident, formats: $formats:expr, plan: $plan:ident, part: $part:ident $(, prepare: ($first:ident, $prepare:ident))? $(, workspace: $workspace:ident)? $(,)? }) => {
         #[cfg(target_arch = "x86_64")]
-        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($prepare)?), ($($workspace)?), avx512bf16, Avx512Bf16,
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($first, $prepare)?), ($($workspace)?), avx512bf16, Avx512Bf16,
             [#[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]],
             &[::kernels_core::Requirement::cpu(
                 ::kernels_core::CpuFeatures::AVX512_TIER.union(::kernels_core::CpuFeatures::AVX512BF16),
             )]);
         #[cfg(target_arch = "x86_64")]
-        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($prepare)?), ($($workspace)?), avx512, Avx512,
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($first, $prepare)?), ($($workspace)?), avx512, Avx512,
             [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]],
             &[::kernels_core::Requirement::cpu(::kernels_core::CpuFeatures::AVX512_TIER)]);
         #[cfg(target_arch = "x86_64")]
-        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($prepare)?), ($($workspace)?), avx2, Avx2,
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($first, $prepare)?), ($($workspace)?), avx2, Avx2,
             [#[target_feature(enable = "avx2,fma,f16c")]],
             &[::kernels_core::Requirement::cpu(::kernels_core::CpuFeatures::AVX2_TIER)]);
-        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($prepare)?), ($($workspace)?), portable, Portable,
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($first, $prepare)?), ($($workspace)?), portable, Portable,
             [], &[::kernels_core::Requirement::any(::kernels_core::DeviceKind::CPU)]);
     };
-    (@one $op:ident, $formats:expr, $plan:ident, $part:ident, ($($prepare:ident)?), ($($workspace:ident)?), $name:ident, $isa:ident,
+    (@one $op:ident, $formats:expr, $plan:ident, $part:ident, ($($first:ident, $prepare:ident)?), ($($workspace:ident)?), $name:ident, $isa:ident,
      [$(#[$feature:meta])?], $requires:expr) => {
         mod $name {
-            use super::{$op, $part, $plan $(, $prepare)? $(, $workspace)?};
+            use super::{$op, $part, $plan $(, $first, $prepare)? $(, $workspace)?};
             use ::kernels_core::{DTypeSet, Formats};
 
             /// # Safety
@@ -40,7 +40,7 @@ macro_rules! variants {
             /// # Safety
             /// As for `compiled`.
             unsafe fn run(ctx: &::kernels_core::Ctx, a: &$op<'_>) -> Result<(), ::kernels_core::RunError> {
-                $crate::variants::variants!(@prepare ctx, a, $isa, [$(#[$feature])?], $op, $($prepare)?);
+                $crate::variants::variants!(@prepare ctx, a, $isa, [$(#[$feature])?], $op, $($first, $prepare)?);
                 // SAFETY: passed on; units are handed out once each.
                 $crate::pool::split($plan(a), ctx.threads, &|units, thread| unsafe { compiled(ctx, a, units, thread) });
                 Ok(())
@@ -57,16 +57,16 @@ macro_rules! variants {
         }
     };
     (@prepare $ctx:ident, $a:ident, $isa:ident, [$(#[$feature:meta])?], $op:ident,) => {};
-    (@prepare $ctx:ident, $a:ident, $isa:ident, [$(#[$feature:meta])?], $op:ident, $prepare:ident) => {
+    (@prepare $ctx:ident, $a:ident, $isa:ident, [$(#[$feature:meta])?], $op:ident, $first:ident, $prepare:ident) => {
         /// # Safety
         /// As for `run`.
         $(#[$feature])?
-        unsafe fn first(ctx: &::kernels_core::Ctx, a: &$op<'_>) {
+        unsafe fn before(ctx: &::kernels_core::Ctx, a: &$op<'_>, units: std::ops::Range<usize>) {
             // SAFETY: passed on.
-            unsafe { $prepare::<$crate::isa::$isa>(ctx, a) }
+            unsafe { $prepare::<$crate::isa::$isa>(ctx, a, units) }
         }
-        // SAFETY: passed on.
-        unsafe { first($ctx, $a) }
+        // SAFETY: passed on; units are handed out once each.
+        $crate::pool::split($first($a), $ctx.threads, &|units, _| unsafe { before($ctx, $a, units) });
     };
 }
 pub(crate) use variants;

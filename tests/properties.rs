@@ -3,10 +3,10 @@
 use kernel_registry::ops::attention::Decode;
 use kernel_registry::ops::data::{Rng, blocks, ints, normal};
 use kernel_registry::ops::elementwise::Add;
-use kernel_registry::ops::gemm::{Int8ScaledMm, Linear, LinearGguf};
+use kernel_registry::ops::gemm::{Int8ScaledMm, Linear, LinearGguf, int8_activations};
 use kernel_registry::ops::layernorm::RmsNorm;
 use kernel_registry::ops::sampling::{Draw, Sample, Softmax};
-use kernel_registry::{Backend, DType, DTypeSet, Device, Result, Tensor};
+use kernel_registry::{Backend, DType, DTypeSet, Device, Policy, Registry, Result, Tensor};
 use proptest::prelude::*;
 
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
@@ -73,6 +73,15 @@ proptest! {
     fn linear_gguf(m in 0usize..20, n in 1usize..40, k in 1usize..4, format in 0usize..8, seed: u64) {
         let (w, k) = (DTypeSet::GGUF.iter().nth(format).unwrap(), k * 256);
         let (x, w) = (normal(seed, DType::F32, &[m, k], 1.0), blocks(!seed, w, &[n, k]));
+        let exact = Policy { full_precision: true, ..Policy::default() };
+        Registry::linked().unwrap().scope(exact, || same(DType::F32, &[m, n], 5e-5, |out, b| {
+            run!(b, LinearGguf { x: x.view(), weight: w.view(), bias: None, out: out.view_mut() })
+        })).unwrap();
+        // To kernels that round activations to 8 bits, those that are so already are exact.
+        let mut rounded = x.to_f64_vec().unwrap();
+        rounded.chunks_mut(int8_activations::BLOCK).for_each(int8_activations::round);
+        let rounded: Vec<f32> = rounded.into_iter().map(|x| x as f32).collect();
+        let x = Tensor::from_f32(&rounded, DType::F32, &[m, k]).unwrap();
         same(DType::F32, &[m, n], 5e-5, |out, b| {
             run!(b, LinearGguf { x: x.view(), weight: w.view(), bias: None, out: out.view_mut() })
         });

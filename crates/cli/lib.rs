@@ -11,6 +11,7 @@ mod list;
 mod metrics;
 mod new_backend;
 mod output;
+mod peers;
 mod which;
 
 pub use metrics::prometheus;

@@ -39,6 +39,7 @@ struct KernelRow {
     priority: i32,
     experimental: bool,
     deterministic: bool,
+    quantises_activations: bool,
     origin: String,
 }
 
@@ -61,6 +62,7 @@ pub fn run(args: &Args) -> Outcome {
             priority: s.priority,
             experimental: s.experimental,
             deterministic: s.deterministic,
+            quantises_activations: s.quantises_activations,
             origin: s.origin.to_string(),
         });
         rows.push(Row { op: op.name, summary: op.summary.trim(), kernels: kernels.collect() });
@@ -73,7 +75,8 @@ pub fn run(args: &Args) -> Outcome {
         for k in rows.iter().flat_map(|r| &r.kernels) {
             let weights =
                 if k.weights.is_empty() { String::new() } else { format!(" with {}", k.weights.join(" ")) };
-            let takes = format!("{}{weights}", k.dtypes.join(" "));
+            let rounds = if k.quantises_activations { ", activations as int8" } else { "" };
+            let takes = format!("{}{weights}{rounds}", k.dtypes.join(" "));
             table.add_row([k.id.as_str(), &k.requires.join(" or "), &takes, &k.origin]);
         }
         return output::print(&table.to_string());
@@ -84,11 +87,8 @@ pub fn run(args: &Args) -> Outcome {
         let mut mine: Vec<_> =
             row.kernels.iter().filter(|k| k.backend == backend.0).map(|k| k.variant).collect();
         mine.dedup();
-        match mine.as_slice() {
-            [] => "-".to_string(),
-            [""] => "yes".to_string(),
-            names => names.join(", "),
-        }
+        mine.iter_mut().filter(|name| name.is_empty()).for_each(|name| *name = "yes");
+        if mine.is_empty() { "-".to_string() } else { mine.join(", ") }
     };
     if args.markdown {
         let names: Vec<_> = shown.iter().map(|b| format!(" {b} |")).collect();

@@ -68,6 +68,9 @@ pub(crate) fn reasons_against(
     if go_on && !spec.deterministic && allowed.deterministic {
         go_on = sink(Reason::NonDeterministic);
     }
+    if go_on && spec.quantises_activations && allowed.full_precision {
+        go_on = sink(Reason::QuantisesActivations);
+    }
     if go_on && allowed.no_reference && is_reference(spec.backend) {
         go_on = sink(Reason::ReferenceNotNamed);
     }

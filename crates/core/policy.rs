@@ -58,6 +58,8 @@ pub struct Policy {
     pub experimental: bool,
     /// Whether only deterministic kernels may be chosen.
     pub deterministic: bool,
+    /// Whether kernels that round activations to 8 bits are left out.
+    pub full_precision: bool,
     /// Whether `reference` kernels are chosen only where they are asked for.
     pub no_reference: bool,
     /// Whether a kernel is compared with the reference before a typed call first uses it on a device, and quarantined
@@ -93,13 +95,21 @@ impl Policy {
     }
 
     /// Reads the forms of `KERNELS_BACKEND` and of `KERNELS_POLICY`: the words `strict` (the default) or `prefer`,
-    /// for rules that say neither, `experimental`, `deterministic`, `no-reference`, `self-test`.
+    /// for rules that say neither, `experimental`, `deterministic`, `full-precision`, `no-reference`,
+    /// `self-test`.
     ///
     /// # Errors
     /// An unknown backend or word, or a glob that matches no op.
     pub fn parse_both(rules: &str, words: &str, registry: &Registry) -> Result<Policy, ConfigError> {
-        const WORDS: [&str; 6] =
-            ["strict", "prefer", "experimental", "deterministic", "no-reference", "self-test"];
+        const WORDS: [&str; 7] = [
+            "strict",
+            "prefer",
+            "experimental",
+            "deterministic",
+            "full-precision",
+            "no-reference",
+            "self-test",
+        ];
         let (mut policy, mut unsaid) = (Policy::default(), Mode::Strict);
         for word in parts(words) {
             match word {
@@ -107,6 +117,7 @@ impl Policy {
                 "prefer" => unsaid = Mode::Prefer,
                 "experimental" => policy.experimental = true,
                 "deterministic" => policy.deterministic = true,
+                "full-precision" => policy.full_precision = true,
                 "no-reference" => policy.no_reference = true,
                 "self-test" => policy.self_test = true,
                 _ => {

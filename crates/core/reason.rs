@@ -74,6 +74,8 @@ pub enum Reason {
     Experimental,
     /// It is not deterministic, and the policy asks for that.
     NonDeterministic,
+    /// It rounds activations to 8 bits, and the policy asks for full precision.
+    QuantisesActivations,
     /// It is the contract's own slow implementation, which a strict selection takes only by name.
     ReferenceNotNamed,
     /// It failed its self-test on this device.
@@ -86,8 +88,11 @@ pub enum Reason {
 impl Reason {
     /// Whether the kernel could run nevertheless: the policy forbids it, or a quarantine.
     pub fn is_a_choice(&self) -> bool {
-        use Reason::{Experimental, NonDeterministic, Quarantined, ReferenceNotNamed};
-        matches!(self, Experimental | NonDeterministic | ReferenceNotNamed | Quarantined { .. })
+        use Reason::{Experimental, NonDeterministic, QuantisesActivations, Quarantined, ReferenceNotNamed};
+        matches!(
+            self,
+            Experimental | NonDeterministic | QuantisesActivations | ReferenceNotNamed | Quarantined { .. }
+        )
     }
 
     /// What to do about it, where the reason itself knows.
@@ -102,6 +107,7 @@ impl Reason {
             Reason::DType { takes, .. } => format!("convert the tensor to one of: {takes}"),
             Reason::Experimental => "allow experimental kernels in the policy".into(),
             Reason::NonDeterministic => "allow non-deterministic kernels in the policy".into(),
+            Reason::QuantisesActivations => "take full-precision out of the policy".into(),
             Reason::Quarantined { .. } => {
                 "update or repair what the kernel runs on, and run `kernels check --quarantine FILE` again"
                     .into()
@@ -128,6 +134,9 @@ impl fmt::Display for Reason {
             Reason::Layout { detail } | Reason::Shape { detail } => f.write_str(detail),
             Reason::Experimental => f.write_str("is experimental, which the policy does not allow"),
             Reason::NonDeterministic => f.write_str("is not deterministic, which the policy asks for"),
+            Reason::QuantisesActivations => {
+                f.write_str("rounds activations to 8 bits, and the policy asks for full precision")
+            }
             Reason::ReferenceNotNamed => f.write_str("counts only when named"),
             Reason::Quarantined { detail } => write!(f, "is quarantined: {detail}"),
         }

@@ -28,6 +28,7 @@ pub(crate) struct Ruling {
 pub(crate) struct Allowed<'a> {
     pub experimental: bool,
     pub deterministic: bool,
+    pub full_precision: bool,
     pub no_reference: bool,
     pub quarantined: &'a [Quarantine],
 }
@@ -39,8 +40,13 @@ impl Allowed<'_> {
     }
 
     /// All that can run at all: for a harness, and for whoever holds a kernel already.
-    pub const ANY: Allowed<'static> =
-        Allowed { experimental: true, deterministic: false, no_reference: false, quarantined: &[] };
+    pub const ANY: Allowed<'static> = Allowed {
+        experimental: true,
+        deterministic: false,
+        full_precision: false,
+        no_reference: false,
+        quarantined: &[],
+    };
 }
 
 impl Ruling {
@@ -60,6 +66,7 @@ impl Ruling {
         Allowed {
             experimental: any(|p| p.experimental),
             deterministic: any(|p| p.deterministic),
+            full_precision: any(|p| p.full_precision),
             no_reference: any(|p| p.no_reference),
             quarantined: &self.settings.quarantined,
         }

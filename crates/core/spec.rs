@@ -31,6 +31,9 @@ pub struct KernelSpec {
     pub experimental: bool,
     /// Same arguments, same bits.
     pub deterministic: bool,
+    /// Rounds activations to 8-bit integers on its way, as the op's contract defines it, and is compared with a
+    /// reference that does so too.
+    pub quantises_activations: bool,
     /// A pure function of the key: whether the kernel takes such calls, in the gate's words if not.
     pub gate: Option<fn(&Key) -> Result<(), Reason>>,
     /// What else the kernel needs on a live device of the right kind: a library that compiles it. Asked once for each
@@ -199,6 +202,7 @@ impl KernelSpec {
             priority: 0,
             experimental: false,
             deterministic: true,
+            quantises_activations: false,
             gate: None,
             ready: None,
             prepack: None,

@@ -1,8 +1,8 @@
 //! Benches: every usable kernel over its contract's bench cases, checked first, interleaved with each
 //! other, as medians and as shares of the roofline measured in the same run.
 
-use crate::{Filter, Roofline};
-use kernels_core::{AnyKernel, Device, Error, Registry, Result};
+use crate::{Call, CallTensor, Filter, Peer, PeerTime, Roofline};
+use kernels_core::{AnyKernel, Device, DeviceKind, Error, Registry, Result};
 use kernels_ops::{AnyCase, Outcome, contracts};
 use serde::Serialize;
 
@@ -28,6 +28,16 @@ pub struct BenchRow {
     /// The least time for the bytes at the bandwidth measured for this working set, or for the operations at the
     /// peak measured, whichever is longer, over the median.
     pub share_of_roofline: f64,
+    /// Other libraries, timed in turns with this kernel.
+    pub peers: Vec<PeerTime>,
+}
+
+impl BenchRow {
+    /// The fastest of the peers.
+    pub fn best_peer(&self) -> Option<(&PeerTime, f64)> {
+        let ran = self.peers.iter().filter_map(|p| p.median_us.map(|us| (p, us)));
+        ran.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
 }
 
 /// Rounds of interleaved measurements.
@@ -35,18 +45,24 @@ const ROUNDS: usize = 9;
 /// How long one measurement lasts.
 const SLICE_SECONDS: f64 = 0.02;
 
-/// Benches what `filter` lets through. `progress` hears (cases done, cases in all, what is next).
+/// Benches what `filter` lets through, beside `peers` where the device is a CPU. `progress` hears (cases done, cases in
+/// all, what is next).
 ///
 /// # Errors
 /// The registry does not hold together, or a kernel fails its check.
-pub fn bench(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> Result<Vec<BenchRow>> {
+pub fn bench(
+    filter: &Filter,
+    peers: &mut [Box<dyn Peer>],
+    mut progress: impl FnMut(usize, usize, &str),
+) -> Result<Vec<BenchRow>> {
     let registry = Registry::linked()?;
     let kernels = filter.kernels(registry);
     let devices = filter.devices(registry);
-    let cases: Vec<(&str, Box<dyn AnyCase>)> = contracts()
+    let cases: Vec<(&'static str, Box<dyn AnyCase>)> = contracts()
         .into_iter()
         .filter(|c| kernels.iter().any(|k| k.spec().op == c.op()))
         .flat_map(|c| c.bench_cases().into_iter().map(move |case| (c.op(), case)))
+        .filter(|(_, case)| filter.cases.as_ref().is_none_or(|part| case.name().contains(part.as_str())))
         .collect();
     let mut rows = Vec::new();
     for (done, (op, case)) in cases.iter().enumerate() {
@@ -78,7 +94,10 @@ pub fn bench(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> R
             }
             check(op, case.as_ref(), &kernels, *device)?;
             let roof = Roofline::of(*device, (cost.read + cost.written) as usize)?;
-            for (kernel, seconds) in kernels.iter().zip(medians(case.as_ref(), &kernels, *device)?) {
+            let mut rivals = Rivals::of(peers, op, case.as_ref(), *device);
+            let times = medians(case.as_ref(), &kernels, &mut rivals, *device)?;
+            let peers = rivals.times();
+            for (kernel, seconds) in kernels.iter().zip(times) {
                 rows.push(BenchRow {
                     op,
                     case: case.name().into(),
@@ -89,6 +108,7 @@ pub fn bench(filter: &Filter, mut progress: impl FnMut(usize, usize, &str)) -> R
                     gb_per_s: (cost.read + cost.written) as f64 / seconds / 1e9,
                     gflop_per_s: cost.flops as f64 / seconds / 1e9,
                     share_of_roofline: roof.seconds(cost.read, cost.written, cost.flops) / seconds,
+                    peers: peers.clone(),
                 });
             }
         }
@@ -114,7 +134,12 @@ fn check(op: &str, case: &dyn AnyCase, kernels: &[&'static dyn AnyKernel], devic
 }
 
 /// Median seconds a call for each kernel, measured in turns so that the machine's moods hit all alike.
-fn medians(case: &dyn AnyCase, kernels: &[&'static dyn AnyKernel], device: Device) -> Result<Vec<f64>> {
+fn medians(
+    case: &dyn AnyCase,
+    kernels: &[&'static dyn AnyKernel],
+    rivals: &mut Rivals<'_>,
+    device: Device,
+) -> Result<Vec<f64>> {
     let time = |k, n| case.time(k, device, n).map(|d| d.map_or(f64::NAN, |d| d.as_secs_f64()) / f64::from(n));
     let mut counts = Vec::new();
     for k in kernels {
@@ -127,8 +152,66 @@ fn medians(case: &dyn AnyCase, kernels: &[&'static dyn AnyKernel], device: Devic
         for (i, k) in kernels.iter().enumerate() {
             samples[i].push(time(*k, counts[i])?);
         }
+        rivals.time();
     }
     Ok(samples.into_iter().map(median).collect())
+}
+
+/// The peers of one case.
+struct Rivals<'a> {
+    able: Vec<(&'a mut Box<dyn Peer>, String, Vec<f64>)>,
+    others: Vec<PeerTime>,
+}
+
+impl<'a> Rivals<'a> {
+    fn of(
+        peers: &'a mut [Box<dyn Peer>],
+        op: &'static str,
+        case: &dyn AnyCase,
+        device: Device,
+    ) -> Rivals<'a> {
+        let mut rivals = Rivals { able: Vec::new(), others: Vec::new() };
+        if device.id().kind != DeviceKind::CPU {
+            return rivals;
+        }
+        let tensors = case.tensors().into_iter();
+        let tensors = tensors.map(|(dtype, shape)| CallTensor { dtype: dtype.name(), shape }).collect();
+        let call = Call { op, case: case.name().into(), tensors, threads: device.threads() };
+        for peer in peers {
+            match peer.prepare(&call) {
+                Ok(Ok(note)) => rivals.able.push((peer, note, Vec::new())),
+                Ok(Err(why)) | Err(why) => {
+                    rivals.others.push(PeerTime { peer: peer.name().into(), note: why, median_us: None });
+                }
+            }
+        }
+        rivals
+    }
+
+    fn time(&mut self) {
+        let mut i = 0;
+        while let Some((peer, _, samples)) = self.able.get_mut(i) {
+            match peer.time(SLICE_SECONDS) {
+                Ok(seconds) => {
+                    samples.push(seconds);
+                    i += 1;
+                }
+                Err(why) => {
+                    self.others.push(PeerTime { peer: peer.name().into(), note: why, median_us: None });
+                    self.able.remove(i);
+                }
+            }
+        }
+    }
+
+    fn times(self) -> Vec<PeerTime> {
+        let ran = self.able.into_iter().map(|(peer, note, samples)| PeerTime {
+            peer: peer.name().into(),
+            note,
+            median_us: Some(1e6 * median(samples)),
+        });
+        ran.chain(self.others).collect()
+    }
 }
 
 fn median(mut samples: Vec<f64>) -> f64 {

@@ -3,10 +3,12 @@
 
 mod bench;
 mod parity;
+mod peer;
 mod roofline;
 
 pub use bench::{BenchRow, bench};
 pub use parity::{Failure, KernelReport, Report, assert_parity, parity, unusable_on};
+pub use peer::{Call, CallTensor, Peer, PeerTime};
 pub use roofline::Roofline;
 
 use kernels_core::{AnyKernel, Backend, Device, DeviceId, Registry, glob};
@@ -20,6 +22,8 @@ pub struct Filter {
     pub backend: Option<Backend>,
     /// One device; all live ones where none.
     pub device: Option<DeviceId>,
+    /// In benches, cases whose names contain this; all where none.
+    pub cases: Option<String>,
     /// In benches, every usable variant of a backend, not only its best.
     pub all_variants: bool,
 }

@@ -1,7 +1,7 @@
 //! What a contract states besides its arguments: parity cases, tolerance and cost. The harness runs
 //! every registered kernel against them; a kernel that is not in this suite does not exist.
 
-use kernels_core::{AnyKernel, Device, Key, Op, Result, Tensor};
+use kernels_core::{AnyKernel, DType, Device, Key, Op, Result, Tensor};
 use std::time::Duration;
 
 /// The testable half of an op's contract.
@@ -136,6 +136,8 @@ pub trait AnyContract: Send + Sync {
 pub trait AnyCase: Send + Sync {
     /// Unique in the op.
     fn name(&self) -> &str;
+    /// Element type and shape of each of its tensors.
+    fn tensors(&self) -> Vec<(DType, Vec<usize>)>;
     /// The call's class.
     ///
     /// # Errors

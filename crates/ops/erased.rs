@@ -2,7 +2,7 @@
 
 use crate::contract::{AnyCase, AnyContract, Case, Contract, Cost, Outcome};
 use kernels_core::{
-    AnyKernel, Backend, Checked, Device, Error, Kernel, KernelSpec, Key, Registry, Result, Tensor,
+    AnyKernel, Backend, Checked, DType, Device, Error, Kernel, KernelSpec, Key, Registry, Result, Tensor,
 };
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -34,12 +34,13 @@ impl<O: Contract> AnyContract for Erased<O> {
 
 struct ErasedCase<O: Contract> {
     case: Case<O::Params>,
-    expected: OnceLock<Vec<Vec<f64>>>,
+    /// By whether activations are rounded to 8 bits.
+    expected: [OnceLock<Vec<Vec<f64>>>; 2],
 }
 
 impl<O: Contract> ErasedCase<O> {
     fn boxed(case: Case<O::Params>) -> Box<dyn AnyCase> {
-        Box::new(ErasedCase::<O> { case, expected: OnceLock::new() })
+        Box::new(ErasedCase::<O> { case, expected: Default::default() })
     }
 
     fn copies(&self, device: Device) -> Result<Vec<Tensor>> {
@@ -94,26 +95,35 @@ impl<O: Contract> ErasedCase<O> {
         kernel.as_any().downcast_ref().ok_or_else(|| self.fault("was given another op's kernel"))
     }
 
-    fn reference(&self) -> Result<&'static Kernel<O>> {
-        let is_mine = |s: &KernelSpec| s.op == O::NAME && s.backend == Backend::REFERENCE;
+    /// What `kernel` is held to: the reference that treats activations as it does.
+    fn reference(&self, kernel: &Kernel<O>) -> Result<&'static Kernel<O>> {
+        let rounds = kernel.spec().quantises_activations;
+        let is_mine = |s: &KernelSpec| {
+            s.op == O::NAME && s.backend == Backend::REFERENCE && s.quantises_activations == rounds
+        };
         let found = Registry::linked()?.kernels().find(|k| is_mine(k.spec()));
         found.and_then(|k| k.as_any().downcast_ref()).ok_or_else(|| self.fault("has no reference"))
     }
 
-    fn expected(&self) -> Result<&Vec<Vec<f64>>> {
-        if let Some(known) = self.expected.get() {
+    fn expected(&self, kernel: &Kernel<O>) -> Result<&Vec<Vec<f64>>> {
+        let cell = &self.expected[usize::from(kernel.spec().quantises_activations)];
+        if let Some(known) = cell.get() {
             return Ok(known);
         }
         let outputs = self
-            .outputs(self.reference()?, self.copies(Device::cpu())?, Device::cpu())?
+            .outputs(self.reference(kernel)?, self.copies(Device::cpu())?, Device::cpu())?
             .ok_or_else(|| self.fault("is not served by the reference"))?;
-        Ok(self.expected.get_or_init(|| outputs.1))
+        Ok(cell.get_or_init(|| outputs.1))
     }
 }
 
 impl<O: Contract> AnyCase for ErasedCase<O> {
     fn name(&self) -> &str {
         &self.case.name
+    }
+
+    fn tensors(&self) -> Vec<(DType, Vec<usize>)> {
+        self.case.tensors.iter().map(|t| (t.dtype(), t.shape().to_vec())).collect()
     }
 
     fn key(&self) -> Result<Key> {
@@ -126,11 +136,10 @@ impl<O: Contract> AnyCase for ErasedCase<O> {
 
     fn run(&self, kernel: &'static dyn AnyKernel, device: Device) -> Result<Outcome> {
         let kernel = self.typed(kernel)?;
-        let expected = self.expected()?;
         let Some((key, got)) = self.outputs(kernel, self.copies(device)?, device)? else {
             return Ok(Outcome::NotServed);
         };
-        Ok(Self::compared(key, &got, expected))
+        Ok(Self::compared(key, &got, self.expected(kernel)?))
     }
 
     fn results(&self, kernel: &'static dyn AnyKernel, device: Device) -> Result<Option<Vec<Vec<f64>>>> {
@@ -147,7 +156,7 @@ impl<O: Contract> AnyCase for ErasedCase<O> {
         }
         drop(bound);
         let copies = |device: Device| tensors.iter().map(|t| t.to_device(device)).collect::<Result<Vec<_>>>();
-        let expected = self.outputs(self.reference()?, copies(Device::cpu())?, Device::cpu());
+        let expected = self.outputs(self.reference(kernel)?, copies(Device::cpu())?, Device::cpu());
         let got = self.outputs(kernel, copies(device)?, device);
         match (got, expected) {
             (Ok(None), _) => Ok(Outcome::NotServed),

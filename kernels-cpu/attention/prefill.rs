@@ -14,7 +14,7 @@ variants!(unsafe {
     formats: Formats::mixed(DTypeSet::FLOAT, DTypeSet::FLOAT.union(DTypeSet::EIGHT_BIT)),
     plan: plan,
     part: part,
-    prepare: prepare,
+    prepare: (once, prepare),
     workspace: workspace,
 });
 
@@ -37,10 +37,14 @@ fn workspace(a: &Prefill<'_>, threads: usize) -> usize {
     threads * scratch_bytes(&a.q, &a.key_cache)
 }
 
+fn once(_: &Prefill<'_>) -> Plan {
+    Plan { units: 1, work: 1 }
+}
+
 /// # Safety
 /// Checked arguments on the host, `S`'s features.
 #[inline(always)]
-unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Prefill<'_>) {
+unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Prefill<'_>, _: Range<usize>) {
     // SAFETY: passed on.
     with_float!(a.q.dtype(), Q => unsafe { clear::<Q>(&a.tensors(), &spans(ctx, a)) })
 }

@@ -6,7 +6,7 @@
 
 use super::scores::{scores, weigh};
 use super::values::accumulate;
-use crate::isa::{Elem, Isa, store_tail};
+use crate::isa::{Elem, Isa, prefetch, store_tail};
 use crate::quantization::rows::convert;
 use crate::variants::with_float;
 use kernels_core::{Ctx, View};
@@ -127,8 +127,8 @@ pub unsafe fn attend<S: Isa, C: Elem>(ctx: &Ctx, t: &Tensors<'_, '_>, block: Blo
             while token < limit && n < CHUNK {
                 if let Some((key, value)) = locate::<C>(ctx, t, &sequence, token, kv_head) {
                     (keys[n], values[n], tokens[n]) = (key, value, token);
-                    prefetch(key, dim);
-                    prefetch(value, dim);
+                    prefetch_row(key, dim);
+                    prefetch_row(value, dim);
                     n += 1;
                 }
                 token += 1;
@@ -148,18 +148,10 @@ pub unsafe fn attend<S: Isa, C: Elem>(ctx: &Ctx, t: &Tensors<'_, '_>, block: Blo
 
 /// Asks for a row before it is used: rows of one head are far apart, which the hardware does not foresee.
 #[inline(always)]
-fn prefetch<C>(row: *const C, dim: usize) {
-    #[cfg(target_arch = "x86_64")]
+fn prefetch_row<C>(row: *const C, dim: usize) {
     for line in 0..(dim * size_of::<C>()).div_ceil(64) {
-        // SAFETY: a prefetch touches nothing, wherever it points.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-                row.cast::<i8>().wrapping_add(64 * line),
-            );
-        }
+        prefetch(row.cast::<u8>().wrapping_add(64 * line));
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (row, dim);
 }
 
 /// Key and value of a token; a block outside the cache is reported, and its tokens are skipped.

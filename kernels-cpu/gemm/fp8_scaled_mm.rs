@@ -1,8 +1,8 @@
 //! `gemm.fp8_scaled_mm`. As `gemm.linear`, f8 widened where it is loaded.
 
-use super::linear::stream;
-use super::panel::{Output, input, input_bytes, widen};
-use super::tile::NR;
+use super::input::Input;
+use super::panel::Output;
+use super::product::{self, product};
 use crate::isa::Isa;
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};
@@ -15,38 +15,42 @@ variants!(unsafe {
     formats: Formats::mixed(DTypeSet::FLOAT, DTypeSet::of(&[::kernels_core::DType::F8E4M3])),
     plan: plan,
     part: part,
-    prepare: prepare,
+    prepare: (first, prepare),
     workspace: workspace,
 });
 
 fn plan(a: &Fp8ScaledMm<'_>) -> Plan {
-    Plan { units: a.b.dim(0).div_ceil(NR), work: a.a.dim(0).max(2) / 2 * a.b.layout().elements() }
+    product::plan(&a.a, a.b.dim(0), a.b.layout().elements())
 }
 
-fn workspace(a: &Fp8ScaledMm<'_>, _: usize) -> usize {
-    input_bytes(&a.a)
+fn first(a: &Fp8ScaledMm<'_>) -> Plan {
+    Input::plan(&a.a)
+}
+
+fn workspace(a: &Fp8ScaledMm<'_>, threads: usize) -> usize {
+    product::bytes(&a.a, threads)
 }
 
 /// # Safety
-/// Checked arguments on the host, `S`'s features.
+/// Checked arguments on the host, `S`'s features, and rows that nobody else works on.
 #[inline(always)]
-unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Fp8ScaledMm<'_>) {
-    // SAFETY: the workspace was asked for with this size.
-    unsafe { widen::<S>(&a.a, ctx.workspace().0) }
+unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Fp8ScaledMm<'_>, rows: Range<usize>) {
+    // SAFETY: the workspace begins with this size.
+    unsafe { Input::prepare::<S>(&a.a, rows, ctx.workspace().0) }
 }
 
 /// # Safety
 /// Checked arguments on the host, `S`'s features, and units that nobody else works on.
 #[inline(always)]
-unsafe fn part<S: Isa>(ctx: &Ctx, a: &Fp8ScaledMm<'_>, units: Range<usize>, _: usize) {
-    let (Some(x), Some(o), Some(rows)) = (input(&a.a, ctx.workspace().0), a.out.rows(), a.b.rows()) else {
-        return;
-    };
-    let scales = Some((a.scales_a.as_ptr(), a.scales_b.as_ptr()));
+unsafe fn part<S: Isa>(ctx: &Ctx, a: &Fp8ScaledMm<'_>, units: Range<usize>, thread: usize) {
+    let x = Input::of(&a.a, ctx.workspace().0);
+    let (Some(x), Some(o), Some(rows)) = (x, a.out.rows(), a.b.rows()) else { return };
+    let (scales, space) =
+        (Some((a.scales_a.as_ptr(), a.scales_b.as_ptr())), product::space(ctx, &a.a, thread));
     with_float!(a.out.dtype(), O => {
         let bias = a.bias.as_ref().map(|b| b.as_ptr());
         let out = Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias, scales };
         // SAFETY: passed on.
-        unsafe { stream::<S, F8E4M3, O>(x, (a.b.as_ptr(), rows), units, out) }
+        unsafe { product::<S, F8E4M3, O>(x, (a.b.as_ptr(), rows), units, out, space) }
     })
 }

@@ -1,15 +1,15 @@
-//! `gemm.linear_gguf`. Four weight rows at a time become f32 in scratch (64 KiB at 4096 columns), which then
-//! multiply all rows of x: the blocks are read and decoded once for each call. With one row of x the decoded
-//! vectors never leave the registers.
+//! `gemm.linear_gguf` over floats. Weight rows become f32 in scratch, which then multiply all rows of x: the blocks
+//! are read and decoded once for each call. With one row of x the decoded vectors never leave the registers.
 
-use super::panel::{Input, Output, X_BLOCK, input, input_bytes, panel, widen};
-use super::tile::NR;
+use super::input::Input;
+use super::panel::Output;
+use super::product::{self, product};
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
 use crate::quantization::blocks::{Sink, dequantize};
 use crate::quantization::rows::{block, expand, row_bytes, with_blocks};
 use crate::variants::{variants, with_float};
-use kernels_core::{Ctx, DType};
+use kernels_core::{Ctx, DType, Rows};
 use kernels_ops::gemm::LinearGguf;
 use std::ops::Range;
 
@@ -18,62 +18,67 @@ variants!(unsafe {
     formats: Formats::mixed(DTypeSet::FLOAT, DTypeSet::FLOAT.union(DTypeSet::GGUF)),
     plan: plan,
     part: part,
-    prepare: prepare,
+    prepare: (first, prepare),
     workspace: workspace,
 });
 
-/// Weight rows decoded together: several groups, so that the blocks of x in L2 are passed over less often.
-const GROUP: usize = 8 * NR;
-
 fn plan(a: &LinearGguf<'_>) -> Plan {
-    let rows = a.x.rows().map_or(0, |r| r.rows);
-    Plan { units: a.weight.dim(0).div_ceil(NR), work: rows.max(2) / 2 * a.weight.layout().elements() }
+    product::plan(&a.x, a.weight.dim(0), a.weight.layout().elements())
+}
+
+fn first(a: &LinearGguf<'_>) -> Plan {
+    Input::plan(&a.x)
 }
 
 fn workspace(a: &LinearGguf<'_>, threads: usize) -> usize {
-    input_bytes(&a.x) + threads * panel_bytes(a)
+    product::bytes(&a.x, threads) + threads * decoded_bytes(a)
 }
 
-fn panel_bytes(a: &LinearGguf<'_>) -> usize {
+fn decoded_bytes(a: &LinearGguf<'_>) -> usize {
     (4 * group(a) * a.weight.dim(1)).next_multiple_of(64)
 }
 
-/// With few rows of x, only as many weight rows as stay in L1.
+/// Weight rows decoded together: a unit of work.
 fn group(a: &LinearGguf<'_>) -> usize {
-    if a.x.rows().map_or(0, |r| r.rows) > X_BLOCK / 4 { GROUP } else { NR }
+    product::unit(a.x.rows().map_or(0, |r| r.rows))
 }
 
 /// # Safety
-/// Checked arguments on the host, `S`'s features.
+/// Checked arguments on the host, `S`'s features, and rows that nobody else works on.
 #[inline(always)]
-unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &LinearGguf<'_>) {
+unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &LinearGguf<'_>, rows: Range<usize>) {
     // SAFETY: the workspace begins with this size.
-    unsafe { widen::<S>(&a.x, ctx.workspace().0) }
+    unsafe { Input::prepare::<S>(&a.x, rows, ctx.workspace().0) }
 }
 
 /// # Safety
 /// Checked arguments on the host, `S`'s features, and units that nobody else works on.
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &LinearGguf<'_>, units: Range<usize>, thread: usize) {
-    // SAFETY: passed on; the workspace has a panel for each thread after x.
+    // SAFETY: passed on; the workspace has a group of decoded rows for each thread after the product's.
     with_float!(a.x.dtype(), O => unsafe {
-        let scratch = ctx.workspace().0.add(input_bytes(&a.x) + thread * panel_bytes(a)).cast::<f32>();
-        typed::<S, O>(ctx, a, units, scratch);
+        let after = product::bytes(&a.x, ctx.threads) + thread * decoded_bytes(a);
+        let decoded = ctx.workspace().0.add(after).cast::<f32>();
+        typed::<S, O>(ctx, a, units, decoded, product::space(ctx, &a.x, thread));
     })
 }
 
 /// # Safety
 /// As for [`part`].
 #[inline(always)]
-unsafe fn typed<S: Isa, O: Elem>(ctx: &Ctx, a: &LinearGguf<'_>, units: Range<usize>, scratch: *mut f32) {
-    let (Some(x), Some(o), Some(rows)) = (input(&a.x, ctx.workspace().0), a.out.rows(), a.weight.rows())
-    else {
-        return;
-    };
+unsafe fn typed<S: Isa, O: Elem>(
+    ctx: &Ctx,
+    a: &LinearGguf<'_>,
+    units: Range<usize>,
+    decoded: *mut f32,
+    space: *mut f32,
+) {
+    let x = Input::of(&a.x, ctx.workspace().0);
+    let (Some(x), Some(o), Some(rows)) = (x, a.out.rows(), a.weight.rows()) else { return };
     let bias = a.bias.as_ref().map(|b| b.as_ptr());
     let out = Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias, scales: None };
-    let (bytes, last) = (row_bytes(a.weight.dtype(), rows.stride), rows.rows.min(units.end * NR));
-    let mut first = units.start * NR;
+    let (bytes, last) = (row_bytes(a.weight.dtype(), rows.stride), rows.rows.min(units.end * group(a)));
+    let mut first = units.start * group(a);
     if x.rows == 1 && a.weight.dtype().is_quantised() {
         for n in first..last {
             // SAFETY: the row is inside the weight and the output.
@@ -86,32 +91,18 @@ unsafe fn typed<S: Isa, O: Elem>(ctx: &Ctx, a: &LinearGguf<'_>, units: Range<usi
         return;
     }
     while first < last {
-        let decoded = group(a).min(last - first);
-        for j in 0..decoded {
+        let count = group(a).min(last - first);
+        for j in 0..count {
             // SAFETY: the row is inside the weight, and has its place in the scratch.
             unsafe {
                 let source = a.weight.as_ptr::<u8>().add((first + j) * bytes);
-                expand::<S, f32>(a.weight.dtype(), source, rows.cols, scratch.add(j * rows.cols));
+                expand::<S, f32>(a.weight.dtype(), source, rows.cols, decoded.add(j * rows.cols));
             }
         }
-        let mut start = 0;
-        while start < x.rows {
-            let end = x.rows.min(start + X_BLOCK);
-            let mut j = 0;
-            while j < decoded {
-                let count = NR.min(decoded - j);
-                let mut w = [scratch.cast_const(); NR];
-                for i in 0..NR {
-                    // SAFETY: the row is inside the scratch.
-                    w[i] = unsafe { scratch.add((j + i.min(count - 1)) * rows.cols) };
-                }
-                // SAFETY: all rows are inside their tensors.
-                unsafe { panel::<S, f32, O>(x, (start, end), w, (first + j, count), out) };
-                j += count;
-            }
-            start = end;
-        }
-        first += decoded;
+        let group = Rows { rows: count, cols: rows.cols, stride: rows.cols };
+        // SAFETY: one unit of decoded rows, which are columns of the output from `first` on.
+        unsafe { product::<S, f32, O>(x, (decoded, group), 0..1, out.from_column(first), space) };
+        first += count;
     }
 }
 

@@ -1,70 +1,8 @@
-//! A panel: some weight rows times all rows of x, with bias, rounded once into the output.
+//! Some weight rows times a few rows of x, with bias, rounded once into the output.
 
+use super::input::Input;
 use super::tile::{NR, largest_mr, tile};
 use crate::isa::{Elem, Isa};
-use crate::quantization::rows::convert;
-use kernels_core::{Rows, View};
-
-/// Rows of x that stay in a core's L2 (at 4096 columns 1 MiB) while a panel passes over them.
-pub const X_BLOCK: usize = 64;
-
-/// x as f32 rows.
-#[derive(Clone, Copy)]
-pub struct Input {
-    pub rows: usize,
-    pub cols: usize,
-    pub ptr: *const f32,
-    pub stride: usize,
-}
-
-/// Bytes of scratch for x as f32: none where it is f32 already.
-pub fn input_bytes(x: &View<'_>) -> usize {
-    match (x.dtype(), x.rows()) {
-        (kernels_core::DType::F32, _) | (_, None) => 0,
-        (_, Some(r)) => (4 * r.rows * padded(r.cols)).next_multiple_of(64),
-    }
-}
-
-fn padded(cols: usize) -> usize {
-    cols.next_multiple_of(16)
-}
-
-/// Widens x into scratch, where it is not f32.
-///
-/// # Safety
-/// `S`'s features; `scratch` valid for [`input_bytes`].
-#[inline(always)]
-pub unsafe fn widen<S: Isa>(x: &View<'_>, scratch: *mut u8) {
-    let Some(r) = x.rows() else { return };
-    // SAFETY: row i is inside x and inside the scratch.
-    unsafe {
-        match x.dtype() {
-            kernels_core::DType::F16 => rows::<S, kernels_core::f16>(x.as_ptr(), r, scratch.cast()),
-            kernels_core::DType::BF16 => rows::<S, kernels_core::bf16>(x.as_ptr(), r, scratch.cast()),
-            kernels_core::DType::F8E4M3 => rows::<S, kernels_core::F8E4M3>(x.as_ptr(), r, scratch.cast()),
-            _ => {}
-        }
-    }
-}
-
-/// # Safety
-/// As for [`widen`].
-#[inline(always)]
-unsafe fn rows<S: Isa, T: Elem>(x: *const T, r: Rows, out: *mut f32) {
-    for i in 0..r.rows {
-        // SAFETY: row i is inside both.
-        unsafe { convert::<S, T, f32>(x.add(i * r.stride), out.add(i * padded(r.cols)), r.cols) };
-    }
-}
-
-/// x as f32 rows after [`widen`].
-pub fn input(x: &View<'_>, scratch: *mut u8) -> Option<Input> {
-    let r = x.rows()?;
-    Some(match x.dtype() {
-        kernels_core::DType::F32 => Input { rows: r.rows, cols: r.cols, ptr: x.as_ptr(), stride: r.stride },
-        _ => Input { rows: r.rows, cols: r.cols, ptr: scratch.cast_const().cast(), stride: padded(r.cols) },
-    })
-}
 
 /// Where results go.
 #[derive(Clone, Copy)]
@@ -76,22 +14,39 @@ pub struct Output<O> {
     pub scales: Option<(*const f32, *const f32)>,
 }
 
-/// Rows `start..end` of x times `count` weight rows from row `n` on (`w[j]` is row `n + j`; beyond `count` the
-/// last one again).
+impl<O> Output<O> {
+    /// Without the first `n` columns.
+    ///
+    /// # Safety
+    /// There are that many.
+    #[inline(always)]
+    pub unsafe fn from_column(self, n: usize) -> Self {
+        // SAFETY: by contract.
+        unsafe {
+            Output {
+                ptr: self.ptr.add(n),
+                bias: self.bias.map(|b| b.add(n)),
+                scales: self.scales.map(|(x, w)| (x, w.add(n))),
+                ..self
+            }
+        }
+    }
+}
+
+/// x times `count` weight rows from row `n` on (`w[j]` is row `n + j`; beyond `count` the last one again).
 ///
 /// # Safety
 /// `S`'s features; weight rows valid for `cols` elements, the output for the rows and columns named.
 #[inline(always)]
 pub unsafe fn panel<S: Isa, W: Elem, O: Elem>(
     x: Input,
-    (start, end): (usize, usize),
     w: [*const W; NR],
     (n, count): (usize, usize),
     out: Output<O>,
 ) {
-    // SAFETY: m + MR never passes end.
+    // SAFETY: m + MR never passes the end.
     unsafe {
-        let mut m = start;
+        let (mut m, end) = (0, x.rows);
         if largest_mr::<S>() == 6 {
             while m + 6 <= end {
                 step::<S, W, O, 6>(x, m, w, (n, count), out);

@@ -1,6 +1,6 @@
 //! AVX2, FMA, F16C.
 
-use super::Isa;
+use super::{Isa, Square};
 use std::arch::x86_64::*;
 
 /// 8 lanes.
@@ -13,7 +13,9 @@ impl Isa for Avx2 {
     type V = __m256;
     type I = __m256i;
     type H = __m256i;
+    type Eight = Avx2;
     const W: usize = 8;
+    const TILE: usize = 6;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> __m256 {
@@ -267,6 +269,32 @@ impl Isa for Avx2 {
             let q = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
             let d = _mm_max_ps(q, _mm_movehl_ps(q, q));
             _mm_cvtss_f32(_mm_max_ss(d, _mm_shuffle_ps::<1>(d, d)))
+        }
+    }
+}
+
+impl Square for Avx2 {
+    #[inline(always)]
+    unsafe fn transposed(rows: [__m256; 8]) -> [__m256; 8] {
+        // SAFETY: see above the first impl.
+        unsafe {
+            let (mut pairs, mut fours, mut out) = (rows, rows, rows);
+            for i in 0..4 {
+                pairs[2 * i] = _mm256_unpacklo_ps(rows[2 * i], rows[2 * i + 1]);
+                pairs[2 * i + 1] = _mm256_unpackhi_ps(rows[2 * i], rows[2 * i + 1]);
+            }
+            // Columns 0 and 4, 1 and 5, 2 and 6, 3 and 7 of rows 0 to 3, then of rows 4 to 7.
+            for i in [0, 4] {
+                fours[i] = _mm256_shuffle_ps::<0b01_00_01_00>(pairs[i], pairs[i + 2]);
+                fours[i + 1] = _mm256_shuffle_ps::<0b11_10_11_10>(pairs[i], pairs[i + 2]);
+                fours[i + 2] = _mm256_shuffle_ps::<0b01_00_01_00>(pairs[i + 1], pairs[i + 3]);
+                fours[i + 3] = _mm256_shuffle_ps::<0b11_10_11_10>(pairs[i + 1], pairs[i + 3]);
+            }
+            for i in 0..4 {
+                out[i] = _mm256_permute2f128_ps::<0x20>(fours[i], fours[4 + i]);
+                out[4 + i] = _mm256_permute2f128_ps::<0x31>(fours[i], fours[4 + i]);
+            }
+            out
         }
     }
 }

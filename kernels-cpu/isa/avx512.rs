@@ -13,7 +13,9 @@ impl Isa for Avx512 {
     type V = __m512;
     type I = __m512i;
     type H = __m512i;
+    type Eight = super::Avx2;
     const W: usize = 16;
+    const TILE: usize = 12;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> __m512 {

@@ -23,7 +23,9 @@ impl Isa for Avx512Bf16 {
     type V = __m512;
     type I = __m512i;
     type H = __m512i;
+    type Eight = super::Avx2;
     const W: usize = 16;
+    const TILE: usize = 12;
 
     as_avx512! {
         splat(x: f32) -> __m512;

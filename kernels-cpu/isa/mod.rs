@@ -10,6 +10,8 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512bf16;
+#[cfg(target_arch = "x86_64")]
+mod bytes;
 mod element;
 mod portable;
 
@@ -19,8 +21,35 @@ pub use avx2::Avx2;
 pub use avx512::Avx512;
 #[cfg(target_arch = "x86_64")]
 pub use avx512bf16::Avx512Bf16;
+#[cfg(target_arch = "x86_64")]
+pub use bytes::{Bytes, Pairs, Vnni};
 pub use element::{Elem, load_tail, store_tail};
 pub use portable::Portable;
+
+/// Eight lanes that can be turned.
+pub trait Square: Isa {
+    /// Eight vectors, with rows and columns exchanged.
+    ///
+    /// # Safety
+    /// As for all of [`Isa`].
+    unsafe fn transposed(rows: [Self::V; 8]) -> [Self::V; 8];
+}
+
+/// How far ahead of the arithmetic memory is asked for, in bytes, where more streams by than caches hold: the
+/// processor's own prefetching ends with each page.
+pub const AHEAD: usize = 2048;
+
+/// Asks for the line of an address, which may point anywhere.
+#[inline(always)]
+pub fn prefetch<T>(at: *const T) {
+    // SAFETY: a prefetch touches nothing.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
 
 /// Vectors of f32, with loads from and stores to 16-bit floats.
 ///
@@ -34,8 +63,12 @@ pub trait Isa: Copy + 'static {
     type I: Copy;
     /// `2 W` lanes of i16.
     type H: Copy;
+    /// Eight lanes, where rows and columns are exchanged.
+    type Eight: Square;
     /// Lanes.
     const W: usize;
+    /// Rows of two vectors each that fit into the registers, with room for what is multiplied.
+    const TILE: usize;
 
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load_f32(p: *const f32) -> Self::V;

@@ -1,6 +1,6 @@
 //! The target's baseline: plain arrays, which the compiler turns into whatever vectors it may use.
 
-use super::Isa;
+use super::{Isa, Square};
 use kernels_core::{F8E4M3, bf16, f16};
 
 /// 8 lanes.
@@ -34,7 +34,9 @@ impl Isa for Portable {
     type V = V;
     type I = [i32; 8];
     type H = [i16; 16];
+    type Eight = Portable;
     const W: usize = 8;
+    const TILE: usize = 2;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> V {
@@ -197,5 +199,18 @@ impl Isa for Portable {
     #[inline(always)]
     unsafe fn largest(v: V) -> f32 {
         v.into_iter().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a })
+    }
+}
+
+impl Square for Portable {
+    #[inline(always)]
+    unsafe fn transposed(rows: [V; 8]) -> [V; 8] {
+        let mut out = rows;
+        for i in 0..8 {
+            for j in 0..8 {
+                out[j][i] = rows[i][j];
+            }
+        }
+        out
     }
 }

@@ -42,7 +42,7 @@ pub fn every_kernel_can_be_timed<S: Suite>() {
     if gpu::<S>() {
         let backend = Some(S::Runtime::BACKEND);
         let filter = Filter { ops: Some("activation.*".into()), backend, ..Filter::default() };
-        let rows = bench(&filter, |_, _, _| {}).unwrap();
+        let rows = bench(&filter, &mut [], |_, _, _| {}).unwrap();
         assert!(!rows.is_empty() && rows.iter().all(|r| r.median_us > 0.0));
     }
 }

@@ -46,6 +46,7 @@ struct Random {
     priority: i32,
     experimental: bool,
     deterministic: bool,
+    rounds: bool,
     gated: bool,
     quarantined: bool,
 }
@@ -68,12 +69,13 @@ impl Random {
             prop::bool::weighted(0.2),
             prop::bool::weighted(0.8),
             prop::bool::weighted(0.3),
+            prop::bool::weighted(0.3),
             prop::bool::weighted(0.1),
         );
         (numbers, flags).prop_map(
             |(
                 (backend, variant, requires, formats, priority),
-                (experimental, deterministic, gated, quarantined),
+                (experimental, deterministic, rounds, gated, quarantined),
             )| {
                 Random {
                     backend,
@@ -83,6 +85,7 @@ impl Random {
                     priority,
                     experimental,
                     deterministic,
+                    rounds,
                     gated,
                     quarantined,
                 }
@@ -100,6 +103,7 @@ impl Random {
             priority: self.priority,
             experimental: self.experimental,
             deterministic: self.deterministic,
+            quantises_activations: self.rounds,
             gate: self.gated.then_some(even as fn(&Key) -> Result<(), Reason>),
             ..KernelSpec::new("test.who", manifest, origin)
         }
@@ -128,6 +132,7 @@ impl Random {
         capable
             && (policy.experimental || !self.experimental)
             && (!policy.deterministic || self.deterministic)
+            && !(policy.full_precision && self.rounds)
             && (named || !policy.no_reference || BACKENDS[self.backend] != Backend::REFERENCE)
             && FORMATS[self.formats].contains(&dtype)
             && (!self.gated || fact.is_multiple_of(2))
@@ -179,7 +184,8 @@ proptest! {
         (which_driver, index) in (0..3usize, 0..3usize),
         (at_kind, dtype, fact) in (0..3usize, prop::sample::select(vec![DType::F32, DType::BF16]), 0..4usize),
         rule in prop::option::of((0..BACKENDS.len(), prop::bool::ANY)),
-        (experimental, deterministic, no_reference) in (prop::bool::ANY, prop::bool::ANY, prop::bool::ANY),
+        (experimental, deterministic) in (prop::bool::ANY, prop::bool::ANY),
+        (full_precision, no_reference) in (prop::bool::ANY, prop::bool::ANY),
         in_scope in prop::bool::ANY,
     ) {
         let drivers: [&'static dyn Driver; 3] = [&HOST, &CUDA, &ROCM];
@@ -211,7 +217,8 @@ proptest! {
             backend: BACKENDS[b],
             mode: if strict { Mode::Strict } else { Mode::Prefer },
         });
-        let policy = Policy { rules: rules.into_iter().collect(), experimental, deterministic, no_reference, self_test: false };
+        let rules = rules.into_iter().collect();
+        let policy = Policy { rules, experimental, deterministic, full_precision, no_reference, self_test: false };
         let order = by_rank(&all, &specs);
         let expected = expected(&all, &order, driver.kind(), device, dtype, fact, &policy);
 

@@ -172,6 +172,9 @@ fn words_of_the_policy_say_what_a_rule_leaves_out() {
     let policy =
         Policy::parse_both("", "deterministic, no-reference,experimental,self-test", registry).unwrap();
     assert!(policy.deterministic && policy.no_reference && policy.experimental && policy.self_test);
+    assert!(
+        !policy.full_precision && Policy::parse_both("", "full-precision", registry).unwrap().full_precision
+    );
 }
 
 #[test]

@@ -297,11 +297,19 @@ fn the_policy_decides_about_experimental_kernels_and_pins_backends() {
 #[test]
 fn only_forbidden_kernels_left_is_an_error_of_its_own() {
     let m = manifest("k", &["a"], &HOST);
-    let r = registry(&[m], &[KernelSpec { deterministic: false, ..spec(m, "a", 1) }]).unwrap();
-    assert!(Selector::new(&r, Device::cpu()).require(&["toy.op"]).is_ok());
-    r.set_policy(Policy { deterministic: true, ..Policy::default() }).unwrap();
-    let error = Selector::new(&r, Device::cpu()).select("toy.op").err().unwrap();
-    assert!(matches!(error, Error::Select(SelectError::PolicyForbids { .. })), "{error}");
+    let deterministic = Policy { deterministic: true, ..Policy::default() };
+    let full_precision = Policy { full_precision: true, ..Policy::default() };
+    for (kernel, policy, says) in [
+        (KernelSpec { deterministic: false, ..spec(m, "a", 1) }, deterministic, "is not deterministic"),
+        (KernelSpec { quantises_activations: true, ..spec(m, "a", 1) }, full_precision, "8 bits"),
+    ] {
+        let r = registry(&[m], &[kernel]).unwrap();
+        assert!(Selector::new(&r, Device::cpu()).require(&["toy.op"]).is_ok());
+        r.set_policy(policy).unwrap();
+        let error = Selector::new(&r, Device::cpu()).select("toy.op").err().unwrap();
+        assert!(matches!(error, Error::Select(SelectError::PolicyForbids { .. })), "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl Linear<'_> {
 
 unsafe fn reference(_: &Ctx, a: &Linear<'_>) -> Result<(), RunError> {
     // SAFETY: checked arguments on the host.
-    unsafe { product::reference(&a.x, &a.weight, a.bias.as_ref(), &a.out) };
+    unsafe { product::reference(&a.x, &a.weight, a.bias.as_ref(), &a.out, |_| {}) };
     Ok(())
 }
 

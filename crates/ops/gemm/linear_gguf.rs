@@ -1,7 +1,7 @@
 //! `gemm.linear_gguf`: out = x · weightᵀ + bias, the weight in GGUF blocks (as ggml defines them; see
 //! [`blocks`](crate::quantization::blocks)).
 
-use super::product;
+use super::{int8_activations, product};
 use crate::data::{blocks, normal, poison, unwritten};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
@@ -9,7 +9,9 @@ use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, 
 kernels_core::op! {
     /// Product with a weight matrix in GGUF blocks, and a bias.
     ///
-    /// The blocks' exact values times `x`, sums in f32, rounded once: activations are not quantised.
+    /// The blocks' exact values times `x`, sums in f32, rounded once. Kernels that say so (`kernels list --json`:
+    /// `quantises_activations`) first round `x` to 8 bits in blocks of 32, as
+    /// [`int8_activations`](crate::gemm::int8_activations) defines it; `KERNELS_POLICY=full-precision` leaves them out.
     /// The shape fact for selection is the number of rows, up to the next power of two.
     pub struct LinearGguf = "gemm.linear_gguf" {
         /// `[.., in_features]`, f32, f16 or bf16; rows may have a stride.
@@ -65,7 +67,14 @@ impl LinearGguf<'_> {
 
 unsafe fn reference(_: &Ctx, a: &LinearGguf<'_>) -> Result<(), RunError> {
     // SAFETY: checked arguments on the host.
-    unsafe { product::reference(&a.x, &a.weight, a.bias.as_ref(), &a.out) };
+    unsafe { product::reference(&a.x, &a.weight, a.bias.as_ref(), &a.out, |_| {}) };
+    Ok(())
+}
+
+unsafe fn reference_int8(_: &Ctx, a: &LinearGguf<'_>) -> Result<(), RunError> {
+    let round = |row: &mut [f64]| row.chunks_mut(int8_activations::BLOCK).for_each(int8_activations::round);
+    // SAFETY: checked arguments on the host.
+    unsafe { product::reference(&a.x, &a.weight, a.bias.as_ref(), &a.out, round) };
     Ok(())
 }
 
@@ -75,6 +84,17 @@ kernel!(unsafe {
     variant: "",
     formats: Formats::mixed(DTypeSet::FLOAT, WEIGHTS),
     run: reference,
+});
+
+kernel!(unsafe {
+    op: LinearGguf,
+    backend: Backend::REFERENCE,
+    variant: "int8",
+    formats: Formats::mixed(DTypeSet::FLOAT, DTypeSet::GGUF),
+    run: reference_int8,
+    // Not before the exact one.
+    priority: -1,
+    quantises_activations: true,
 });
 
 crate::contract!(LinearGguf);

@@ -1,6 +1,7 @@
 //! `gemm.*`: products with a weight matrix of rows `[out_features, in_features]`.
 
 pub mod fp8_scaled_mm;
+pub mod int8_activations;
 pub mod int8_scaled_mm;
 pub mod linear;
 pub mod linear_gguf;

@@ -41,15 +41,27 @@ pub(super) fn check(
     Ok(Valid { key, empty: rows.rows == 0 || features.rows == 0 })
 }
 
+/// The product in f64, of rows of x that `round` may change first.
+///
 /// # Safety
 /// Checked arguments on the host.
-pub(super) unsafe fn reference(x: &View<'_>, weight: &View<'_>, bias: Option<&View<'_>>, out: &ViewMut<'_>) {
+pub(super) unsafe fn reference(
+    x: &View<'_>,
+    weight: &View<'_>,
+    bias: Option<&View<'_>>,
+    out: &ViewMut<'_>,
+    round: fn(&mut [f64]),
+) {
     let (Some(xr), Some(wr), Some(or)) = (x.rows(), weight.rows(), out.rows()) else { return };
     // SAFETY: all indices are inside the rows that the checks found.
     unsafe {
         // As f64 once: the triple loop below is what takes the time.
-        let input: Vec<Vec<f64>> =
-            (0..xr.rows).map(|m| (0..xr.cols).map(|k| at(x, m * xr.stride + k)).collect()).collect();
+        let row = |m| {
+            let mut row: Vec<f64> = (0..xr.cols).map(|k| at(x, m * xr.stride + k)).collect();
+            round(&mut row);
+            row
+        };
+        let input: Vec<Vec<f64>> = (0..xr.rows).map(row).collect();
         for n in 0..wr.rows {
             let row: Vec<f64> = (0..wr.cols).map(|k| element(weight, wr.stride, n, k)).collect();
             for (m, x) in input.iter().enumerate() {

@@ -1,0 +1,258 @@
+//! Many rows of x: weights are widened and turned once for all of them, into panels of two vectors' columns in
+//! which each step along k is next to the one before. A tile of outer products then loads two vectors and a few
+//! single numbers for up to 12 multiply-adds, where dot products load as much as they multiply.
+//!
+//! Turning costs about one operation for each weight; the panels of a block stay in L1, the sums in L2.
+
+use super::input::{DEPTH, Input};
+use super::panel::Output;
+use crate::isa::{Elem, Isa, Square, load_tail, prefetch, store_tail};
+use kernels_core::Rows;
+use std::ops::Range;
+
+/// Columns of a unit of work: a panel of the widest vectors.
+pub const UNIT: usize = 32;
+
+/// Columns that are summed together, so that rows of x are passed over less often.
+const COLUMNS: usize = 2 * UNIT;
+
+/// Rows of x whose sums are kept: some 128 KiB.
+const ROWS: usize = 512;
+
+/// Rows of the largest tile, by which a block may be longer.
+const MOST: usize = 12;
+
+/// Numbers of scratch for a thread.
+pub fn scratch(x_rows: usize) -> usize {
+    if x_rows < super::input::MANY { 0 } else { COLUMNS * (DEPTH + x_rows.min(ROWS + MOST)) }
+}
+
+/// All rows of x times the weight rows of `units`, groups of [`UNIT`].
+///
+/// # Safety
+/// `S`'s features; the rows are inside their tensors, `space` is valid for [`scratch`], nobody else works on these
+/// units.
+#[inline(always)]
+pub unsafe fn blocked<S: Isa, W: Elem, O: Elem>(
+    x: Input,
+    (weight, rows): (*const W, Rows),
+    units: Range<usize>,
+    out: Output<O>,
+    space: *mut f32,
+) {
+    let blocks = x.rows.div_ceil(ROWS);
+    let (mut n, last) = (units.start * UNIT, rows.rows.min(units.end * UNIT));
+    while n < last {
+        let columns = Columns { n, count: COLUMNS.min(last - n), panels: space };
+        for block in 0..blocks {
+            // Blocks of about the same size, of whole tiles.
+            let bound = |i: usize| (x.rows * i / blocks).next_multiple_of(S::TILE).min(x.rows);
+            let (start, end) = (bound(block), bound(block + 1));
+            // SAFETY: by contract; the sums follow the panels.
+            unsafe {
+                let sums = space.add(COLUMNS * DEPTH);
+                columns.sum::<S, W>(x, (start, end), (weight, rows), sums);
+                columns.finish::<S, O>((start, end), sums, out);
+            }
+        }
+        n += columns.count;
+    }
+}
+
+/// Columns `n..n + count` of the output.
+#[derive(Clone, Copy)]
+struct Columns {
+    n: usize,
+    count: usize,
+    panels: *mut f32,
+}
+
+impl Columns {
+    /// # Safety
+    /// As for [`blocked`].
+    #[inline(always)]
+    unsafe fn sum<S: Isa, W: Elem>(
+        self,
+        x: Input,
+        (start, end): (usize, usize),
+        (weight, rows): (*const W, Rows),
+        sums: *mut f32,
+    ) {
+        let width = 2 * S::W;
+        let panels = self.count.div_ceil(width);
+        // SAFETY: rows m.. and columns n.. are inside their tensors, and have their place in the scratch.
+        unsafe {
+            if x.cols == 0 {
+                sums.write_bytes(0, COLUMNS * (end - start));
+            }
+            let mut k = 0;
+            while k < x.cols {
+                let depth = DEPTH.min(x.cols - k);
+                for p in 0..panels {
+                    let first = self.n + p * width;
+                    let source = weight.add(first * rows.stride + k);
+                    let count = width.min(rows.rows - first);
+                    turn::<S, W>(source, rows.stride, count, depth, self.panels.add(p * width * DEPTH));
+                }
+                for m in (start..end).step_by(S::TILE) {
+                    let (x, sums) = (x.tile(m, k, depth), sums.add((m - start) * COLUMNS));
+                    self.tiles::<S>(x, S::TILE.min(end - m), depth, sums, k > 0);
+                }
+                k += depth;
+            }
+        }
+    }
+
+    /// `rows` rows of x times all panels.
+    ///
+    /// # Safety
+    /// As for [`blocked`].
+    #[inline(always)]
+    unsafe fn tiles<S: Isa>(self, x: *const f32, rows: usize, depth: usize, sums: *mut f32, add: bool) {
+        let (width, mut m) = (2 * S::W, 0);
+        macro_rules! tiles {
+            ($rows:literal) => {{
+                for p in 0..self.count.div_ceil(width) {
+                    // SAFETY: rows and columns have their place in the scratch.
+                    unsafe {
+                        let panel = self.panels.add(p * width * DEPTH);
+                        let (x, sums) = (x.add(m * depth), sums.add(m * COLUMNS + p * width));
+                        // Of the rows of x that come next each panel asks for a part.
+                        let ahead = x.wrapping_add($rows * depth + 2 * DEPTH * p);
+                        tile::<S, $rows>(x, panel, depth, sums, add, ahead);
+                    }
+                }
+                m += $rows;
+            }};
+        }
+        while m < rows {
+            match rows - m {
+                12.. if S::TILE >= 12 => tiles!(12),
+                6.. if S::TILE >= 6 => tiles!(6),
+                4.. if S::TILE >= 6 => tiles!(4),
+                2.. => tiles!(2),
+                _ => tiles!(1),
+            }
+        }
+    }
+
+    /// Scales, bias, one rounding.
+    ///
+    /// # Safety
+    /// As for [`blocked`].
+    #[inline(always)]
+    unsafe fn finish<S: Isa, O: Elem>(self, (start, end): (usize, usize), sums: *const f32, out: Output<O>) {
+        for m in start..end {
+            let mut j = 0;
+            while j < self.count {
+                let (n, left) = (self.n + j, self.count - j);
+                // SAFETY: the columns are inside the output, its scales and its bias.
+                unsafe {
+                    let mut v = S::load_f32(sums.add((m - start) * COLUMNS + j));
+                    if let Some((x, w)) = out.scales {
+                        let w = if left < S::W {
+                            load_tail::<S, f32>(w.add(n), left, 0.0)
+                        } else {
+                            S::load_f32(w.add(n))
+                        };
+                        v = S::mul(S::mul(v, S::splat(*x.add(m))), w);
+                    }
+                    if let Some(bias) = out.bias {
+                        let bias = if left < S::W {
+                            load_tail::<S, O>(bias.add(n), left, 0.0)
+                        } else {
+                            O::load::<S>(bias.add(n))
+                        };
+                        v = S::add(v, bias);
+                    }
+                    let at = out.ptr.add(m * out.stride + n);
+                    if left < S::W { store_tail::<S, O>(at, v, left) } else { O::store::<S>(at, v) }
+                }
+                j += S::W;
+            }
+        }
+    }
+}
+
+/// `depth` steps of `2 W` weight rows as a panel; beyond `count` the last row again.
+///
+/// # Safety
+/// As for [`blocked`].
+#[inline(always)]
+unsafe fn turn<S: Isa, W: Elem>(
+    source: *const W,
+    stride: usize,
+    count: usize,
+    depth: usize,
+    panel: *mut f32,
+) {
+    type Turned<S> = <S as Isa>::Eight;
+    for first in (0..2 * S::W).step_by(8) {
+        let mut k = 0;
+        while k < depth {
+            let left = depth - k;
+            // SAFETY: by contract.
+            unsafe {
+                let mut v = [Turned::<S>::splat(0.0); 8];
+                for i in 0..8 {
+                    let at = source.add((first + i).min(count - 1) * stride + k);
+                    // Of the next panel of these rows.
+                    prefetch(at.wrapping_add(DEPTH));
+                    v[i] = if left < 8 {
+                        load_tail::<Turned<S>, W>(at, left, 0.0)
+                    } else {
+                        W::load::<Turned<S>>(at)
+                    };
+                }
+                let turned = Turned::<S>::transposed(v);
+                for i in 0..left.min(8) {
+                    Turned::<S>::store_f32(panel.add((k + i) * 2 * S::W + first), turned[i]);
+                }
+            }
+            k += 8;
+        }
+    }
+}
+
+/// `ROWS` rows of x, `depth` apart, times a panel, added to `sums` or written there. From `ahead` on, a line is asked
+/// for each eight steps.
+///
+/// # Safety
+/// As for [`blocked`].
+#[inline(always)]
+unsafe fn tile<S: Isa, const ROWS: usize>(
+    x: *const f32,
+    panel: *const f32,
+    depth: usize,
+    sums: *mut f32,
+    add: bool,
+    ahead: *const f32,
+) {
+    // SAFETY: every offset is below `depth` and inside its row.
+    unsafe {
+        let mut acc = [[S::splat(0.0); 2]; ROWS];
+        let mut rows = [x; ROWS];
+        for i in 0..ROWS {
+            rows[i] = x.add(i * depth);
+        }
+        for k in 0..depth {
+            if k % 8 == 0 {
+                prefetch(ahead.wrapping_add(2 * k));
+            }
+            let at = panel.add(k * 2 * S::W);
+            let (a, b) = (S::load_f32(at), S::load_f32(at.add(S::W)));
+            for i in 0..ROWS {
+                let v = S::splat(*rows[i].add(k));
+                acc[i][0] = S::fma(v, a, acc[i][0]);
+                acc[i][1] = S::fma(v, b, acc[i][1]);
+            }
+        }
+        for i in 0..ROWS {
+            for j in 0..2 {
+                let at = sums.add(i * COLUMNS + j * S::W);
+                let before = if add { S::load_f32(at) } else { S::splat(0.0) };
+                S::store_f32(at, S::add(before, acc[i][j]));
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! `gemm.linear_gguf` with activations rounded to 8 bits, once for each call: products of bytes, four or more
+//! for each instruction, where floats take one.
+
+mod activations;
+mod few;
+mod formats;
+mod octets;
+mod panel;
+
+use crate::isa::{Avx2, Bytes, Elem, Isa, Pairs, Vnni, store_tail};
+use crate::pool::{Plan, split};
+use crate::quantization::rows::row_bytes;
+use crate::variants::with_float;
+use activations::Activations;
+use formats::Format;
+use kernels_core::{Backend, CpuFeatures, Ctx, DTypeSet, Formats, Requirement, Rows, RunError, kernel};
+use kernels_ops::gemm::LinearGguf;
+use panel::{Panel, ROWS};
+use std::ops::Range;
+
+macro_rules! variant {
+    ($name:ident, $label:literal, $bytes:ident, $features:literal, $requires:expr) => {
+        mod $name {
+            use super::*;
+
+            /// # Safety
+            /// The features of the spec's requirement, and [`part`]'s contract.
+            #[target_feature(enable = $features)]
+            unsafe fn compiled(a: &LinearGguf<'_>, x: &Activations, units: Range<usize>, scratch: *mut u8) {
+                // SAFETY: passed on.
+                unsafe { part::<$bytes>(a, x, units, scratch) }
+            }
+
+            /// # Safety
+            /// The features of the spec's requirement, and [`Activations::round`]'s contract.
+            #[target_feature(enable = $features)]
+            unsafe fn round(a: &LinearGguf<'_>, x: &Activations, rows: Range<usize>) {
+                // SAFETY: passed on.
+                unsafe { x.round(&a.x, rows) }
+            }
+
+            /// # Safety
+            /// The features of the spec's requirement, and checked arguments on the host.
+            unsafe fn run(ctx: &Ctx, a: &LinearGguf<'_>) -> Result<(), RunError> {
+                let scratch = Scratch(ctx.workspace().0);
+                let Some(x) = Activations::new(&a.x, scratch.0) else { return Ok(()) };
+                let rounding = Plan { units: x.rows, work: x.rows * x.cols };
+                // SAFETY: passed on; rows are handed out once each.
+                split(rounding, ctx.threads, &|rows, _| unsafe { round(a, &x, rows) });
+                split(plan(a, &x), ctx.threads, &|units, thread| {
+                    let panels = scratch.panels(a, thread);
+                    // SAFETY: passed on; units are handed out once each, and each thread has its own panels.
+                    unsafe { compiled(a, &x, units, panels) }
+                });
+                Ok(())
+            }
+
+            kernel!(unsafe {
+                op: LinearGguf,
+                backend: Backend::SIMD,
+                variant: $label,
+                formats: Formats::mixed(DTypeSet::FLOAT, DTypeSet::GGUF),
+                run: run; workspace: workspace,
+                requires: &[Requirement::cpu($requires)],
+                // Two to four times as fast as the kernels over floats.
+                priority: 1,
+                quantises_activations: true,
+            });
+        }
+    };
+}
+variant!(avx2, "avx2-int8", Pairs, "avx2,fma,f16c", CpuFeatures::AVX2_TIER);
+variant!(
+    vnni,
+    "avx512vnni-int8",
+    Vnni,
+    "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+    CpuFeatures::AVX512_TIER.union(CpuFeatures::AVX512VNNI)
+);
+
+/// Up to so many rows of x, blocks are unpacked in registers.
+const FEW: usize = 6;
+
+/// Panels that are unpacked together, so that the rows of x are passed over less often.
+const PANELS: usize = 4;
+
+fn plan(a: &LinearGguf<'_>, x: &Activations) -> Plan {
+    // A vector holds four times as many bytes as floats.
+    Plan { units: a.weight.dim(0).div_ceil(ROWS), work: x.rows.max(2) * a.weight.layout().elements() / 8 }
+}
+
+fn workspace(a: &LinearGguf<'_>, threads: usize) -> usize {
+    Activations::bytes(&a.x) + threads * PANELS * Panel::bytes(a.weight.dim(1))
+}
+
+#[derive(Clone, Copy)]
+struct Scratch(*mut u8);
+
+// SAFETY: the call's own scratch, of which each thread has its part.
+unsafe impl Sync for Scratch {}
+
+impl Scratch {
+    fn panels(&self, a: &LinearGguf<'_>, thread: usize) -> *mut u8 {
+        let each = PANELS * Panel::bytes(a.weight.dim(1));
+        self.0.wrapping_add(Activations::bytes(&a.x) + thread * each)
+    }
+}
+
+/// # Safety
+/// Checked arguments on the host, `D`'s features with AVX2, FMA and F16C, units that nobody else works on, and
+/// scratch for [`PANELS`].
+#[inline(always)]
+unsafe fn part<D: Bytes>(a: &LinearGguf<'_>, x: &Activations, units: Range<usize>, scratch: *mut u8) {
+    macro_rules! formats {
+        ($($format:ident)*) => {
+            match a.weight.dtype() {
+                // SAFETY: passed on.
+                $( kernels_core::DType::$format => with_float!(a.x.dtype(), O => unsafe {
+                    typed::<D, formats::$format, O>(a, x, units, scratch)
+                }), )*
+                _ => {}
+            }
+        };
+    }
+    formats!(Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4K Q5K Q6K);
+}
+
+/// # Safety
+/// As for [`part`].
+#[inline(always)]
+unsafe fn typed<D: Bytes, F: Format, O: Elem>(
+    a: &LinearGguf<'_>,
+    x: &Activations,
+    units: Range<usize>,
+    scratch: *mut u8,
+) {
+    let (Some(rows), Some(out)) = (a.weight.rows(), a.out.rows()) else { return };
+    let out =
+        Out::<O> { ptr: a.out.as_mut_ptr(), stride: out.stride, bias: a.bias.as_ref().map(|b| b.as_ptr()) };
+    // SAFETY: passed on.
+    unsafe {
+        match x.rows <= FEW {
+            true => row_by_row::<D, F, O>(a.weight.as_ptr(), rows, x, units, out),
+            false => by_panels::<D, F, O>(a.weight.as_ptr(), rows, x, units, scratch, out),
+        }
+    }
+}
+
+/// Where results go.
+#[derive(Clone, Copy)]
+struct Out<O> {
+    ptr: *mut O,
+    stride: usize,
+    bias: Option<*const O>,
+}
+
+impl<O: Elem> Out<O> {
+    /// # Safety
+    /// The element is inside the output.
+    #[inline(always)]
+    unsafe fn put(self, m: usize, n: usize, sum: f32) {
+        // SAFETY: by contract.
+        unsafe {
+            let bias = self.bias.map_or(0.0, |b| (*b.add(n)).to_f32());
+            self.ptr.add(m * self.stride + n).write(O::from_f32(sum + bias));
+        }
+    }
+}
+
+/// # Safety
+/// As for [`part`].
+#[inline(always)]
+unsafe fn row_by_row<D: Bytes, F: Format, O: Elem>(
+    weight: *const u8,
+    rows: Rows,
+    x: &Activations,
+    units: Range<usize>,
+    out: Out<O>,
+) {
+    let (stride, last) = (row_bytes(F::DTYPE, rows.stride), rows.rows.min(units.end * ROWS));
+    // SAFETY: n and m stay inside the weight and x.
+    unsafe {
+        for n in units.start * ROWS..last {
+            let (row, mut m) = (weight.add(n * stride), 0);
+            while m + 2 <= x.rows {
+                let sums = few::few::<D, F, 2>(row, x, m);
+                out.put(m, n, sums[0]);
+                out.put(m + 1, n, sums[1]);
+                m += 2;
+            }
+            if m < x.rows {
+                out.put(m, n, few::few::<D, F, 1>(row, x, m)[0]);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`part`].
+#[inline(always)]
+unsafe fn by_panels<D: Bytes, F: Format, O: Elem>(
+    weight: *const u8,
+    rows: Rows,
+    x: &Activations,
+    units: Range<usize>,
+    scratch: *mut u8,
+    out: Out<O>,
+) {
+    let stride = row_bytes(F::DTYPE, rows.stride);
+    let panel = |i: usize| Panel::new(rows.cols, scratch.wrapping_add(i * Panel::bytes(rows.cols)));
+    let mut first = units.start;
+    while first < units.end {
+        let here = PANELS.min(units.end - first);
+        for i in 0..here {
+            let n = (first + i) * ROWS;
+            // SAFETY: the rows are inside the weight.
+            unsafe { panel(i).fill::<F>(weight.add(n * stride), stride, ROWS.min(rows.rows - n), rows.cols) };
+        }
+        let mut m = 0;
+        while m < x.rows {
+            let many = if x.rows - m >= 4 { 4 } else { 1 };
+            for i in 0..here {
+                let n = (first + i) * ROWS;
+                // SAFETY: the rows are inside x, the columns inside the output.
+                unsafe {
+                    if many == 4 {
+                        let sums = panel(i).times::<D, F, 4>(x, m);
+                        for k in 0..4 {
+                            store(out, m + k, n, ROWS.min(rows.rows - n), sums[k]);
+                        }
+                    } else {
+                        let sums = panel(i).times::<D, F, 1>(x, m);
+                        store(out, m, n, ROWS.min(rows.rows - n), sums[0]);
+                    }
+                }
+            }
+            m += many;
+        }
+        first += here;
+    }
+}
+
+/// `count` columns of row `m` from `n` on.
+///
+/// # Safety
+/// AVX2 and F16C; the elements are inside the output.
+#[inline(always)]
+unsafe fn store<O: Elem>(out: Out<O>, m: usize, n: usize, count: usize, sums: <Avx2 as Isa>::V) {
+    // SAFETY: by contract.
+    unsafe {
+        let at = out.ptr.add(m * out.stride + n);
+        let bias = match out.bias {
+            Some(bias) if count == ROWS => O::load::<Avx2>(bias.add(n)),
+            Some(bias) => crate::isa::load_tail::<Avx2, O>(bias.add(n), count, 0.0),
+            None => Avx2::splat(0.0),
+        };
+        match count == ROWS {
+            true => O::store::<Avx2>(at, Avx2::add(sums, bias)),
+            false => store_tail::<Avx2, O>(at, Avx2::add(sums, bias), count),
+        }
+    }
+}

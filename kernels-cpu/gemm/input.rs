@@ -1,0 +1,113 @@
+//! x as f32. A few rows stay rows; many are cut into blocks of columns, in which the rows follow each other.
+//!
+//! Rows of a model's width are a power of two apart, so that the same column of each falls into the same few sets of
+//! a cache. A block is read from its beginning to its end.
+
+use crate::isa::{Elem, Isa};
+use crate::pool::Plan;
+use crate::quantization::rows::convert;
+use kernels_core::{DType, Rows, View};
+use std::ops::Range;
+
+/// Rows of x from which on its columns are cut into blocks, and weights turned.
+pub const MANY: usize = 16;
+
+/// Steps along k of a block, and of a panel of weights: 16 KiB of 16 columns.
+pub const DEPTH: usize = 256;
+
+/// x as f32: in rows `stride` apart, or from [`MANY`] rows on in blocks.
+#[derive(Clone, Copy)]
+pub struct Input {
+    pub rows: usize,
+    pub cols: usize,
+    pub ptr: *const f32,
+    pub stride: usize,
+}
+
+impl Input {
+    /// Bytes of scratch: none for a few rows that are f32 already.
+    pub fn bytes(x: &View<'_>) -> usize {
+        let Some(r) = x.rows() else { return 0 };
+        let bytes = match (x.dtype(), r.rows < MANY) {
+            (DType::F32, true) => 0,
+            (_, true) => 4 * r.rows * padded(r.cols),
+            (_, false) => 4 * r.rows * r.cols,
+        };
+        bytes.next_multiple_of(64)
+    }
+
+    /// How [`Input::prepare`] splits: by rows.
+    pub fn plan(x: &View<'_>) -> Plan {
+        match (x.rows(), Input::bytes(x)) {
+            (None, _) | (_, 0) => Plan { units: 0, work: 0 },
+            (Some(r), _) => Plan { units: r.rows, work: r.rows * r.cols },
+        }
+    }
+
+    /// Widens rows of x into scratch.
+    ///
+    /// # Safety
+    /// `S`'s features; `scratch` valid for [`Input::bytes`]; nobody else works on these rows.
+    #[inline(always)]
+    pub unsafe fn prepare<S: Isa>(x: &View<'_>, rows: Range<usize>, scratch: *mut u8) {
+        let Some(r) = x.rows() else { return };
+        let to = scratch.cast::<f32>();
+        // SAFETY: passed on.
+        unsafe {
+            match x.dtype() {
+                DType::F32 => lay::<S, f32>(x.as_ptr(), r, rows, to),
+                DType::F16 => lay::<S, kernels_core::f16>(x.as_ptr(), r, rows, to),
+                DType::BF16 => lay::<S, kernels_core::bf16>(x.as_ptr(), r, rows, to),
+                DType::F8E4M3 => lay::<S, kernels_core::F8E4M3>(x.as_ptr(), r, rows, to),
+                _ => {}
+            }
+        }
+    }
+
+    /// x after [`Input::prepare`].
+    pub fn of(x: &View<'_>, scratch: *mut u8) -> Option<Input> {
+        let r = x.rows()?;
+        let (ptr, stride) = match Input::bytes(x) {
+            0 => (x.as_ptr(), r.stride),
+            _ => (scratch.cast_const().cast(), padded(r.cols)),
+        };
+        Some(Input { rows: r.rows, cols: r.cols, ptr, stride })
+    }
+
+    /// Of many rows: steps `k..k + depth` of row `m` and, `depth` apart, of the rows after it. `k` is a multiple of
+    /// [`DEPTH`], and `depth` is that or what is left.
+    ///
+    /// # Safety
+    /// Both are inside x.
+    #[inline(always)]
+    pub unsafe fn tile(self, m: usize, k: usize, depth: usize) -> *const f32 {
+        // SAFETY: inside the scratch.
+        unsafe { self.ptr.add(k * self.rows + m * depth) }
+    }
+}
+
+fn padded(cols: usize) -> usize {
+    cols.next_multiple_of(16)
+}
+
+/// # Safety
+/// As for [`Input::prepare`].
+#[inline(always)]
+unsafe fn lay<S: Isa, T: Elem>(x: *const T, r: Rows, rows: Range<usize>, to: *mut f32) {
+    for m in rows {
+        // SAFETY: the row is inside x, and has its place in the scratch.
+        unsafe {
+            let row = x.add(m * r.stride);
+            if r.rows < MANY {
+                convert::<S, T, f32>(row, to.add(m * padded(r.cols)), r.cols);
+                continue;
+            }
+            let mut k = 0;
+            while k < r.cols {
+                let depth = DEPTH.min(r.cols - k);
+                convert::<S, T, f32>(row.add(k), to.add(k * r.rows + m * depth), depth);
+                k += depth;
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! x times weight rows of floats: each weight is read once, streamed through dot products where x has few rows, and
+//! turned for outer products where it has many.
+
+use super::blocked::{self, blocked};
+use super::input::{Input, MANY};
+use super::panel::{Output, panel};
+use super::tile::NR;
+use crate::isa::{Elem, Isa};
+use crate::pool::Plan;
+use kernels_core::{Ctx, Rows, View};
+use std::ops::Range;
+
+/// Weight rows of a unit of work.
+pub fn unit(x_rows: usize) -> usize {
+    if x_rows < MANY { NR } else { blocked::UNIT }
+}
+
+/// How a product with `rows` weight rows, `weights` numbers together, splits.
+pub fn plan(x: &View<'_>, rows: usize, weights: usize) -> Plan {
+    let x_rows = x.rows().map_or(0, |r| r.rows);
+    Plan { units: rows.div_ceil(unit(x_rows)), work: x_rows.max(2) / 2 * weights }
+}
+
+/// Bytes of scratch for x and for each thread's panels.
+pub fn bytes(x: &View<'_>, threads: usize) -> usize {
+    Input::bytes(x) + threads * thread_bytes(x)
+}
+
+fn thread_bytes(x: &View<'_>) -> usize {
+    4 * blocked::scratch(x.rows().map_or(0, |r| r.rows))
+}
+
+/// The scratch of one thread.
+pub fn space(ctx: &Ctx, x: &View<'_>, thread: usize) -> *mut f32 {
+    ctx.workspace().0.wrapping_add(Input::bytes(x) + thread * thread_bytes(x)).cast()
+}
+
+/// All rows of x times the weight rows of `units`.
+///
+/// # Safety
+/// `S`'s features; x is prepared, all rows are inside their tensors, `space` is this thread's, and nobody else works
+/// on these units.
+#[inline(always)]
+pub unsafe fn product<S: Isa, W: Elem, O: Elem>(
+    x: Input,
+    weight: (*const W, Rows),
+    units: Range<usize>,
+    out: Output<O>,
+    space: *mut f32,
+) {
+    // SAFETY: passed on.
+    unsafe {
+        match x.rows < MANY {
+            true => stream::<S, W, O>(x, weight, units, out),
+            false => blocked::<S, W, O>(x, weight, units, out, space),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`product`].
+#[inline(always)]
+unsafe fn stream<S: Isa, W: Elem, O: Elem>(
+    x: Input,
+    (weight, rows): (*const W, Rows),
+    units: Range<usize>,
+    out: Output<O>,
+) {
+    for u in units {
+        let n = u * NR;
+        let count = NR.min(rows.rows - n);
+        let mut w = [weight; NR];
+        for j in 0..NR {
+            // SAFETY: the row is inside the weight.
+            w[j] = unsafe { weight.add((n + j.min(count - 1)) * rows.stride) };
+        }
+        // SAFETY: all rows are inside their tensors.
+        unsafe { panel::<S, W, O>(x, w, (n, count), out) };
+    }
+}
