@@ -241,6 +241,55 @@ fn bench_reports_medians_and_shares() {
     );
 }
 
+/// A peer as a shell script, which answers calls and times as `scripts/peers/protocol.py` says.
+#[cfg(all(unix, feature = "cpu"))]
+#[test]
+fn bench_times_peers_in_turns() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let script = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let answers = |call: &str, time: &str| {
+        format!(
+            "while read -r line; do case $line in *'\"call\"'*) echo '{call}';; *) echo '{time}';; esac; done"
+        )
+    };
+    let hello = |name: &str| format!("echo '{{\"peer\": \"{name}\"}}'\n");
+    script("peer-slow", &(hello("slow 1.0") + &answers(r#"{"note": "sleeps"}"#, r#"{"seconds": 0.5}"#)));
+    script(
+        "peer-other",
+        &(hello("other") + &answers(r#"{"error": "no such op"}"#, r#"{"error": "nothing"}"#)),
+    );
+    script("peer-absent", r#"echo '{"error": "ImportError: no module"}'"#);
+    script("helper", "exit 1");
+    let path = folder.path().to_str().unwrap();
+    let args = ["bench", "--op", "elementwise.add", "--cases", "f32", "--threads", "1", "--peers", path];
+
+    let output = kernels(&[&args[..], &["--json"]].concat(), &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("peer-absent: ImportError: no module"), "{said}");
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for row in rows.as_array().unwrap() {
+        let peer =
+            |i: usize| (row["peers"][i]["peer"].as_str().unwrap(), row["peers"][i]["note"].as_str().unwrap());
+        assert_eq!((peer(0), row["peers"][0]["median_us"].as_f64()), (("slow 1.0", "sleeps"), Some(5e5)));
+        assert_eq!((peer(1), row["peers"][1]["median_us"].as_f64()), (("other", "no such op"), None));
+    }
+    let csv = out(&[&args[..], &["--csv"]].concat());
+    assert!(
+        csv.starts_with("op,case,who,threads,median_us,") && csv.contains("slow 1.0 (sleeps),1,500000.000,"),
+        "{csv}"
+    );
+    assert!(out(&args).contains("slow 1.0"));
+    let error = fails(&["bench", "--peers", "/nowhere"], &[]);
+    assert!(error.contains("/nowhere"), "{error}");
+    let error = fails(&["bench", "--op", "elementwise.add", "--cases", "f99"], &[]);
+    assert!(error.contains("contains \"f99\""), "{error}");
+}
+
 #[test]
 fn demo_and_generate() {
     let value = json(&["demo", "--max-tokens", "8", "--json"]);

@@ -213,13 +213,9 @@ impl Isa for Avx2 {
     #[inline(always)]
     unsafe fn reciprocal(a: __m256) -> __m256 {
         // SAFETY: see above the impl.
-        unsafe {
-            // One Newton step on an estimate of 12 bits. For an infinity its correction is NaN, which `max` drops.
-            let r = _mm256_rcp_ps(a);
-            let correction =
-                _mm256_max_ps(_mm256_fnmadd_ps(a, r, _mm256_set1_ps(1.0)), _mm256_set1_ps(-0.01));
-            _mm256_fmadd_ps(r, correction, r)
-        }
+        // As long as an estimate with a Newton step, and one instruction where that takes four: what limits a loop
+        // over exponentials is how many instructions the processor looks ahead.
+        unsafe { _mm256_div_ps(_mm256_set1_ps(1.0), a) }
     }
     #[inline(always)]
     unsafe fn round(a: __m256) -> __m256 {
@@ -230,13 +226,8 @@ impl Isa for Avx2 {
     unsafe fn scale_by_power(a: __m256, n: __m256) -> __m256 {
         // SAFETY: see above the impl.
         unsafe {
-            // In two steps, so that each factor is a normal number.
-            let n = _mm256_cvtps_epi32(n);
-            let half = _mm256_srai_epi32::<1>(n);
-            let bias = _mm256_set1_epi32(127);
-            let first = _mm256_slli_epi32::<23>(_mm256_add_epi32(half, bias));
-            let second = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_sub_epi32(n, half), bias));
-            _mm256_mul_ps(_mm256_mul_ps(a, _mm256_castsi256_ps(first)), _mm256_castsi256_ps(second))
+            let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+            _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent)))
         }
     }
     #[inline(always)]

@@ -112,7 +112,7 @@ pub trait Isa: Copy + 'static {
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
     /// `x` in lanes where `a < b`, else (NaN too) `y`.
     unsafe fn select_lt(a: Self::V, b: Self::V, x: Self::V, y: Self::V) -> Self::V;
-    /// 1 / a within 3e-7 of itself; 0 for an infinity. Several times cheaper than a division.
+    /// 1 / a within 3e-7 of itself; 0 for an infinity.
     unsafe fn reciprocal(a: Self::V) -> Self::V;
     /// 1 / (1 + e⁻ˣ) within 2⁻¹³ of itself, for results that are rounded to 16 bits.
     #[inline(always)]
@@ -122,7 +122,7 @@ pub trait Isa: Copy + 'static {
     }
     /// To the nearest integer, ties to even.
     unsafe fn round(a: Self::V) -> Self::V;
-    /// `a · 2ⁿ` for integral `n` in -252..=254, through the subnormals.
+    /// `a · 2ⁿ` for integral `n` in -127..=128, whose ends stand for 0 and infinity.
     unsafe fn scale_by_power(a: Self::V, n: Self::V) -> Self::V;
     unsafe fn sum(v: Self::V) -> f32;
     /// The sums of four vectors, cheaper together.

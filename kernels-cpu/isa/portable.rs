@@ -179,13 +179,7 @@ impl Isa for Portable {
     }
     #[inline(always)]
     unsafe fn scale_by_power(a: V, n: V) -> V {
-        lanes!(|i| {
-            // In two steps, so that each factor is a normal number.
-            let n = n[i] as i32;
-            let (first, second) = (n >> 1, n - (n >> 1));
-            let power = |e: i32| f32::from_bits(((e + 127) as u32) << 23);
-            a[i] * power(first) * power(second)
-        })
+        lanes!(|i| a[i] * f32::from_bits(((n[i] as i32 + 127) as u32) << 23))
     }
     #[inline(always)]
     unsafe fn sum(v: V) -> f32 {

@@ -6,5 +6,6 @@ mod penalties;
 mod renorm;
 mod sample;
 mod softmax;
+mod top;
 mod top_k_renorm;
 mod top_p_renorm;

@@ -1,9 +1,11 @@
-//! `sampling.sample`. Greedy: one pass. A draw: exponentials into scratch, and, where a filter asks for the
-//! most probable ones, a histogram over the exponentials' leading bits finds the border without sorting; only
-//! the bin that holds the border is sorted.
+//! `sampling.sample`. Greedy: one pass. A draw from a few (top-k): a second pass finds them, and only theirs are
+//! exponentials. Any other draw: exponentials into scratch, and, where a filter asks for the most probable ones, a
+//! histogram over the exponentials' leading bits finds the border without sorting; only the bin that holds the border is
+//! sorted.
 
 use super::border::{Border, find_border};
 use super::softmax::{largest_and_sum, weights};
+use super::top::{Entry, largest, room};
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};
@@ -50,6 +52,12 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &Sample<'_>, units: Range<usize>, thread: u
                     first_equal::<S, T>(row, x.cols, max) as i32
                 } else {
                     let scratch = ctx.workspace().0.add(thread * thread_bytes(a));
+                    if from_few(a.top_k, x.cols) {
+                        let top = largest::<S, T>(row, x.cols, a.top_k, scratch.cast());
+                        let space = scratch.cast::<f32>().add(2 * room(a.top_k));
+                        a.ids.as_mut_ptr::<i32>().add(r).write(draw_few::<S>(a, top, space, max, r) as i32);
+                        continue;
+                    }
                     let w = scratch.cast::<f32>();
                     let total = weights::<S, T>(row, w, x.cols, max, 1.0 / a.temperature);
                     let ids = scratch.cast::<u32>().add(x.cols);
@@ -83,6 +91,57 @@ unsafe fn first_equal<S: Isa, T: Elem>(row: *const T, n: usize, max: f32) -> usi
         }
     }
     i
+}
+
+/// Whether what top-k keeps, and what finding it takes, is a small part of a row of `n`: then it fits into the scratch.
+fn from_few(top_k: usize, n: usize) -> bool {
+    top_k > 0 && 2 * room(top_k) <= n
+}
+
+/// A draw from `top`, the largest first; `space` is for two numbers for each.
+///
+/// # Safety
+/// `S`'s features; `space` is valid and nobody else uses it.
+#[inline(always)]
+unsafe fn draw_few<S: Isa>(
+    a: &Sample<'_>,
+    top: &mut [Entry],
+    space: *mut f32,
+    max: f32,
+    row: usize,
+) -> usize {
+    let n = top.len();
+    // SAFETY: two parts of the space, of one number for each.
+    unsafe {
+        for (i, entry) in top.iter().enumerate() {
+            space.add(i).write(entry.value);
+        }
+        weights::<S, f32>(space, space.add(n), n, max, 1.0 / a.temperature);
+        for (i, entry) in top.iter_mut().enumerate() {
+            entry.value = *space.add(n + i);
+        }
+    }
+    let sum_of = |top: &[Entry]| top.iter().map(|e| f64::from(e.value)).sum::<f64>();
+    let mut kept = n;
+    if a.top_p < 1.0 {
+        let (target, mut sum) = (f64::from(a.top_p) * sum_of(top), 0.0);
+        let enough = top.iter().position(|e| {
+            sum += f64::from(e.value);
+            sum >= target
+        });
+        kept = enough.map_or(n, |i| i + 1);
+    }
+    // The largest is 1, so at least it stays.
+    kept = top[..kept].iter().take_while(|e| e.value >= a.min_p).count();
+    let top = &mut top[..kept];
+    top.sort_unstable_by_key(|e| e.id);
+    let (target, mut sum) = (uniform(a.seed, row) * sum_of(top), 0.0);
+    let chosen = top.iter().find(|e| {
+        sum += f64::from(e.value);
+        sum > target
+    });
+    // Only rounding of the sums comes to the last.
+    chosen.or(top.last()).map_or(0, |e| e.id as usize)
 }
 
 /// # Safety
