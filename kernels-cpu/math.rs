@@ -20,13 +20,13 @@ pub unsafe fn exp<S: Isa>(x: S::V) -> S::V {
         // ln 2 in two parts: the first has few enough bits that n times it is exact.
         let r = S::fma(n, S::splat(-0.693_359_4), x);
         let r = S::fma(n, S::splat(2.121_944_4e-4), r);
-        let (one, square) = (S::splat(1.0), S::mul(r, r));
-        let first = S::add(one, r);
+        let square = S::mul(r, r);
         let second = S::fma(r, S::splat(1.0 / 6.0), S::splat(0.5));
         let third = S::fma(r, S::splat(1.0 / 120.0), S::splat(1.0 / 24.0));
         let third = S::fma(square, S::splat(1.0 / 720.0), third);
-        let p = S::fma(S::mul(square, square), third, S::fma(second, square, first));
-        S::scale_by_power(p, n)
+        // 1 comes last, so that its rounding is the only one that counts.
+        let rest = S::fma(square, S::fma(square, third, second), r);
+        S::scale_by_power(S::add(S::splat(1.0), rest), n)
     }
 }
 
