@@ -1,5 +1,8 @@
 //! Peers as programs: each says its name in a line of JSON, then answers a line for each line. `scripts/peers` has some
 //! and says what the lines are.
+//!
+//! A program stands still while it is not asked: the threads of many libraries spin for a while after a call, which would
+//! halve the speed of whoever is timed next.
 
 use kernels_harness::{Call, Peer};
 use serde::Deserialize;
@@ -59,10 +62,25 @@ impl Program {
     }
 
     fn ask(&mut self, line: &serde_json::Value) -> Result<Answer, String> {
+        self.stand_still(false);
         writeln!(self.input, "{line}")
             .and_then(|()| self.input.flush())
             .map_err(|e| format!("is gone: {e}"))?;
-        self.hear()
+        let answer = self.hear();
+        self.stand_still(true);
+        answer
+    }
+
+    /// A program that cannot be stopped runs on.
+    fn stand_still(&self, still: bool) {
+        #[cfg(unix)]
+        {
+            use rustix::process::{Pid, Signal, kill_process};
+            let signal = if still { Signal::STOP } else { Signal::CONT };
+            let _ = kill_process(Pid::from_child(&self.child), signal);
+        }
+        #[cfg(not(unix))]
+        let _ = still;
     }
 
     fn hear(&mut self) -> Result<Answer, String> {
