@@ -5,8 +5,8 @@
 //! Turning costs about one operation for each weight; the panels of a block stay in L1, the sums in L2.
 
 use super::input::{DEPTH, Input};
-use super::panel::Output;
-use crate::isa::{Elem, Isa, Square, load_tail, prefetch, store_tail};
+use super::output::Output;
+use crate::isa::{Elem, Isa, Square, load_tail, prefetch};
 use kernels_core::Rows;
 use std::ops::Range;
 
@@ -136,39 +136,17 @@ impl Columns {
         }
     }
 
-    /// Scales, bias, one rounding.
-    ///
     /// # Safety
     /// As for [`blocked`].
     #[inline(always)]
     unsafe fn finish<S: Isa, O: Elem>(self, (start, end): (usize, usize), sums: *const f32, out: Output<O>) {
         for m in start..end {
-            let mut j = 0;
-            while j < self.count {
-                let (n, left) = (self.n + j, self.count - j);
-                // SAFETY: the columns are inside the output, its scales and its bias.
+            for j in (0..self.count).step_by(S::W) {
+                // SAFETY: the columns are inside the output.
                 unsafe {
-                    let mut v = S::load_f32(sums.add((m - start) * COLUMNS + j));
-                    if let Some((x, w)) = out.scales {
-                        let w = if left < S::W {
-                            load_tail::<S, f32>(w.add(n), left, 0.0)
-                        } else {
-                            S::load_f32(w.add(n))
-                        };
-                        v = S::mul(S::mul(v, S::splat(*x.add(m))), w);
-                    }
-                    if let Some(bias) = out.bias {
-                        let bias = if left < S::W {
-                            load_tail::<S, O>(bias.add(n), left, 0.0)
-                        } else {
-                            O::load::<S>(bias.add(n))
-                        };
-                        v = S::add(v, bias);
-                    }
-                    let at = out.ptr.add(m * out.stride + n);
-                    if left < S::W { store_tail::<S, O>(at, v, left) } else { O::store::<S>(at, v) }
+                    let dots = S::load_f32(sums.add((m - start) * COLUMNS + j));
+                    out.store::<S>(m, self.n + j, S::W.min(self.count - j), dots);
                 }
-                j += S::W;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `gemm.fp8_scaled_mm`. As `gemm.linear`, f8 widened where it is loaded.
 
 use super::input::Input;
-use super::panel::Output;
+use super::output::Output;
 use super::product::{self, product};
 use crate::isa::Isa;
 use crate::pool::Plan;
@@ -43,13 +43,11 @@ unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Fp8ScaledMm<'_>, rows: Range<usize>) {
 /// Checked arguments on the host, `S`'s features, and units that nobody else works on.
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &Fp8ScaledMm<'_>, units: Range<usize>, thread: usize) {
-    let x = Input::of(&a.a, ctx.workspace().0);
-    let (Some(x), Some(o), Some(rows)) = (x, a.out.rows(), a.b.rows()) else { return };
-    let (scales, space) =
-        (Some((a.scales_a.as_ptr(), a.scales_b.as_ptr())), product::space(ctx, &a.a, thread));
+    let (Some(x), Some(rows)) = (Input::of(&a.a, ctx.workspace().0), a.b.rows()) else { return };
+    let space = product::space(ctx, &a.a, thread);
     with_float!(a.out.dtype(), O => {
-        let bias = a.bias.as_ref().map(|b| b.as_ptr());
-        let out = Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias, scales };
+        let Some(out) = Output::<O>::of(&a.out, a.bias.as_ref()) else { return };
+        let out = out.scaled(&a.scales_a, &a.scales_b);
         // SAFETY: passed on.
         unsafe { product::<S, F8E4M3, O>(x, (a.b.as_ptr(), rows), units, out, space) }
     })

@@ -1,7 +1,7 @@
 //! `gemm.linear`.
 
 use super::input::Input;
-use super::panel::Output;
+use super::output::Output;
 use super::product::{self, product};
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
@@ -53,10 +53,8 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &Linear<'_>, units: Range<usize>, thread: u
 /// As for [`part`].
 #[inline(always)]
 unsafe fn typed<S: Isa, W: Elem, O: Elem>(ctx: &Ctx, a: &Linear<'_>, units: Range<usize>, thread: usize) {
-    let x = Input::of(&a.x, ctx.workspace().0);
-    let (Some(x), Some(o), Some(rows)) = (x, a.out.rows(), a.weight.rows()) else { return };
-    let bias = a.bias.as_ref().map(|b| b.as_ptr());
-    let out = Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias, scales: None };
+    let (x, out) = (Input::of(&a.x, ctx.workspace().0), Output::of(&a.out, a.bias.as_ref()));
+    let (Some(x), Some(out), Some(rows)) = (x, out, a.weight.rows()) else { return };
     let space = product::space(ctx, &a.x, thread);
     // SAFETY: passed on.
     unsafe { product::<S, W, O>(x, (a.weight.as_ptr(), rows), units, out, space) }

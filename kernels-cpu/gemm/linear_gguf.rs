@@ -2,7 +2,7 @@
 //! are read and decoded once for each call. With one row of x the decoded vectors never leave the registers.
 
 use super::input::Input;
-use super::panel::Output;
+use super::output::Output;
 use super::product::{self, product};
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
@@ -73,10 +73,8 @@ unsafe fn typed<S: Isa, O: Elem>(
     decoded: *mut f32,
     space: *mut f32,
 ) {
-    let x = Input::of(&a.x, ctx.workspace().0);
-    let (Some(x), Some(o), Some(rows)) = (x, a.out.rows(), a.weight.rows()) else { return };
-    let bias = a.bias.as_ref().map(|b| b.as_ptr());
-    let out = Output::<O> { ptr: a.out.as_mut_ptr(), stride: o.stride, bias, scales: None };
+    let (x, out) = (Input::of(&a.x, ctx.workspace().0), Output::<O>::of(&a.out, a.bias.as_ref()));
+    let (Some(x), Some(out), Some(rows)) = (x, out, a.weight.rows()) else { return };
     let (bytes, last) = (row_bytes(a.weight.dtype(), rows.stride), rows.rows.min(units.end * group(a)));
     let mut first = units.start * group(a);
     if x.rows == 1 && a.weight.dtype().is_quantised() {
@@ -84,8 +82,7 @@ unsafe fn typed<S: Isa, O: Elem>(
             // SAFETY: the row is inside the weight and the output.
             unsafe {
                 let sum = dot::<S>(a.weight.dtype(), a.weight.as_ptr::<u8>().add(n * bytes), x);
-                let bias = out.bias.map_or(0.0, |b| (*b.add(n)).to_f32());
-                out.ptr.add(n).write(O::from_f32(sum + bias));
+                out.put(0, n, sum);
             }
         }
         return;
@@ -101,7 +98,7 @@ unsafe fn typed<S: Isa, O: Elem>(
         }
         let group = Rows { rows: count, cols: rows.cols, stride: rows.cols };
         // SAFETY: one unit of decoded rows, which are columns of the output from `first` on.
-        unsafe { product::<S, f32, O>(x, (decoded, group), 0..1, out.from_column(first), space) };
+        unsafe { product::<S, f32, O>(x, (decoded, group), 0..1, out.without_columns(first), space) };
         first += count;
     }
 }

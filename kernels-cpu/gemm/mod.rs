@@ -8,6 +8,7 @@ mod input;
 mod int8_scaled_mm;
 mod linear;
 mod linear_gguf;
+mod output;
 mod panel;
 mod product;
 pub mod tile;

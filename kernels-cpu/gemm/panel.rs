@@ -1,37 +1,9 @@
 //! Some weight rows times a few rows of x, with bias, rounded once into the output.
 
 use super::input::Input;
+use super::output::Output;
 use super::tile::{NR, largest_mr, tile};
 use crate::isa::{Elem, Isa};
-
-/// Where results go.
-#[derive(Clone, Copy)]
-pub struct Output<O> {
-    pub ptr: *mut O,
-    pub stride: usize,
-    pub bias: Option<*const O>,
-    /// What results are multiplied by before the bias: of each row of x, and of each weight row.
-    pub scales: Option<(*const f32, *const f32)>,
-}
-
-impl<O> Output<O> {
-    /// Without the first `n` columns.
-    ///
-    /// # Safety
-    /// There are that many.
-    #[inline(always)]
-    pub unsafe fn from_column(self, n: usize) -> Self {
-        // SAFETY: by contract.
-        unsafe {
-            Output {
-                ptr: self.ptr.add(n),
-                bias: self.bias.map(|b| b.add(n)),
-                scales: self.scales.map(|(x, w)| (x, w.add(n))),
-                ..self
-            }
-        }
-    }
-}
 
 /// x times `count` weight rows from row `n` on (`w[j]` is row `n + j`; beyond `count` the last one again).
 ///
@@ -86,15 +58,7 @@ unsafe fn step<S: Isa, W: Elem, O: Elem, const MR: usize>(
         let dots = tile::<S, W, MR>(rows, w, x.cols);
         for i in 0..MR {
             for j in 0..count {
-                let dot = match out.scales {
-                    Some((x, w)) => dots[i][j] * *x.add(m + i) * *w.add(n + j),
-                    None => dots[i][j],
-                };
-                let bias = match out.bias {
-                    Some(bias) => (*bias.add(n + j)).to_f32(),
-                    None => 0.0,
-                };
-                out.ptr.add((m + i) * out.stride + n + j).write(O::from_f32(dot + bias));
+                out.put(m + i, n + j, dots[i][j]);
             }
         }
     }

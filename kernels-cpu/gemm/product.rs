@@ -3,7 +3,8 @@
 
 use super::blocked::{self, blocked};
 use super::input::{Input, MANY};
-use super::panel::{Output, panel};
+use super::output::Output;
+use super::panel::panel;
 use super::tile::NR;
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;

@@ -29,7 +29,7 @@ pub unsafe fn few<D: Bytes, F: Format, const M: usize>(
             }
             sums.add::<D, F>(at, x, m, octet);
         }
-        if x.cols % 256 > 0 {
+        if !x.cols.is_multiple_of(256) {
             sums.add::<D, F>(Rest::of::<F>(weight, x.cols).as_ptr(), x, m, x.cols / 256);
         }
         sums.total()

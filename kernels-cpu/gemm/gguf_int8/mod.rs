@@ -7,7 +7,8 @@ mod formats;
 mod octets;
 mod panel;
 
-use crate::isa::{Avx2, Bytes, Elem, Isa, Pairs, Vnni, store_tail};
+use super::output::Output;
+use crate::isa::{Avx2, Bytes, Elem, Pairs, Vnni};
 use crate::pool::{Plan, split};
 use crate::quantization::rows::row_bytes;
 use crate::variants::with_float;
@@ -134,35 +135,12 @@ unsafe fn typed<D: Bytes, F: Format, O: Elem>(
     units: Range<usize>,
     scratch: *mut u8,
 ) {
-    let (Some(rows), Some(out)) = (a.weight.rows(), a.out.rows()) else { return };
-    let out =
-        Out::<O> { ptr: a.out.as_mut_ptr(), stride: out.stride, bias: a.bias.as_ref().map(|b| b.as_ptr()) };
+    let (Some(rows), Some(out)) = (a.weight.rows(), Output::<O>::of(&a.out, a.bias.as_ref())) else { return };
     // SAFETY: passed on.
     unsafe {
         match x.rows <= FEW {
             true => row_by_row::<D, F, O>(a.weight.as_ptr(), rows, x, units, out),
             false => by_panels::<D, F, O>(a.weight.as_ptr(), rows, x, units, scratch, out),
-        }
-    }
-}
-
-/// Where results go.
-#[derive(Clone, Copy)]
-struct Out<O> {
-    ptr: *mut O,
-    stride: usize,
-    bias: Option<*const O>,
-}
-
-impl<O: Elem> Out<O> {
-    /// # Safety
-    /// The element is inside the output.
-    #[inline(always)]
-    unsafe fn put(self, m: usize, n: usize, sum: f32) {
-        // SAFETY: by contract.
-        unsafe {
-            let bias = self.bias.map_or(0.0, |b| (*b.add(n)).to_f32());
-            self.ptr.add(m * self.stride + n).write(O::from_f32(sum + bias));
         }
     }
 }
@@ -175,7 +153,7 @@ unsafe fn row_by_row<D: Bytes, F: Format, O: Elem>(
     rows: Rows,
     x: &Activations,
     units: Range<usize>,
-    out: Out<O>,
+    out: Output<O>,
 ) {
     let (stride, last) = (row_bytes(F::DTYPE, rows.stride), rows.rows.min(units.end * ROWS));
     // SAFETY: n and m stay inside the weight and x.
@@ -204,7 +182,7 @@ unsafe fn by_panels<D: Bytes, F: Format, O: Elem>(
     x: &Activations,
     units: Range<usize>,
     scratch: *mut u8,
-    out: Out<O>,
+    out: Output<O>,
 ) {
     let stride = row_bytes(F::DTYPE, rows.stride);
     let panel = |i: usize| Panel::new(rows.cols, scratch.wrapping_add(i * Panel::bytes(rows.cols)));
@@ -217,46 +195,28 @@ unsafe fn by_panels<D: Bytes, F: Format, O: Elem>(
             unsafe { panel(i).fill::<F>(weight.add(n * stride), stride, ROWS.min(rows.rows - n), rows.cols) };
         }
         let mut m = 0;
-        while m < x.rows {
-            let many = if x.rows - m >= 4 { 4 } else { 1 };
-            for i in 0..here {
-                let n = (first + i) * ROWS;
-                // SAFETY: the rows are inside x, the columns inside the output.
-                unsafe {
-                    if many == 4 {
-                        let sums = panel(i).times::<D, F, 4>(x, m);
-                        for k in 0..4 {
-                            store(out, m + k, n, ROWS.min(rows.rows - n), sums[k]);
+        macro_rules! step {
+            ($many:literal) => {{
+                for i in 0..here {
+                    let n = (first + i) * ROWS;
+                    // SAFETY: the rows are inside x, the columns inside the output.
+                    unsafe {
+                        let sums = panel(i).times::<D, F, $many>(x, m);
+                        for k in 0..$many {
+                            out.store::<Avx2>(m + k, n, ROWS.min(rows.rows - n), sums[k]);
                         }
-                    } else {
-                        let sums = panel(i).times::<D, F, 1>(x, m);
-                        store(out, m, n, ROWS.min(rows.rows - n), sums[0]);
                     }
                 }
+                m += $many;
+            }};
+        }
+        while m < x.rows {
+            match x.rows - m {
+                4.. => step!(4),
+                2.. => step!(2),
+                _ => step!(1),
             }
-            m += many;
         }
         first += here;
-    }
-}
-
-/// `count` columns of row `m` from `n` on.
-///
-/// # Safety
-/// AVX2 and F16C; the elements are inside the output.
-#[inline(always)]
-unsafe fn store<O: Elem>(out: Out<O>, m: usize, n: usize, count: usize, sums: <Avx2 as Isa>::V) {
-    // SAFETY: by contract.
-    unsafe {
-        let at = out.ptr.add(m * out.stride + n);
-        let bias = match out.bias {
-            Some(bias) if count == ROWS => O::load::<Avx2>(bias.add(n)),
-            Some(bias) => crate::isa::load_tail::<Avx2, O>(bias.add(n), count, 0.0),
-            None => Avx2::splat(0.0),
-        };
-        match count == ROWS {
-            true => O::store::<Avx2>(at, Avx2::add(sums, bias)),
-            false => store_tail::<Avx2, O>(at, Avx2::add(sums, bias), count),
-        }
     }
 }

@@ -48,7 +48,7 @@ impl Panel {
                 }
                 self.octet::<F>(at, octet);
             }
-            if cols % 256 > 0 {
+            if !cols.is_multiple_of(256) {
                 let (mut rests, mut at) = ([Rest::of::<F>(weight, cols); ROWS], [weight; ROWS]);
                 for r in 0..ROWS {
                     rests[r] = Rest::of::<F>(row(r), cols);
