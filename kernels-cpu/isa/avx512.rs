@@ -236,7 +236,11 @@ impl Isa for Avx512 {
     #[inline(always)]
     unsafe fn scale_by_power(a: __m512, n: __m512) -> __m512 {
         // SAFETY: see above the impl.
-        unsafe { _mm512_scalef_ps(a, n) }
+        unsafe {
+            // The instruction would go on through the subnormals, and what stands for −∞ must give 0. A NaN stays.
+            let above = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(n, _mm512_set1_ps(-127.0));
+            _mm512_maskz_scalef_ps(above, a, n)
+        }
     }
     #[inline(always)]
     unsafe fn sum(v: __m512) -> f32 {

@@ -122,7 +122,7 @@ pub trait Isa: Copy + 'static {
     }
     /// To the nearest integer, ties to even.
     unsafe fn round(a: Self::V) -> Self::V;
-    /// `a · 2ⁿ` for integral `n` in -127..=128, whose ends stand for 0 and infinity.
+    /// `a · 2ⁿ` for integral `n` in -127..=128: 0 at the lower end; at the upper infinity, or the product where it fits.
     unsafe fn scale_by_power(a: Self::V, n: Self::V) -> Self::V;
     unsafe fn sum(v: Self::V) -> f32;
     /// The sums of four vectors, cheaper together.
