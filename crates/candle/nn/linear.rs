@@ -26,7 +26,8 @@ impl Linear {
         Linear { weight: Weight::Plain(weight), bias }
     }
 
-    /// With a quantised weight `[out, in]`, as from a GGUF file; multiplied as it is, exactly dequantised.
+    /// With a quantised weight `[out, in]`, as from a GGUF file. Its blocks are multiplied as they are; the best kernels
+    /// round the input to 8 bits first, as candle's `QMatMul` does too. `KERNELS_POLICY=full-precision` takes others.
     pub fn from_qtensor(weight: Arc<QTensor>, bias: Option<Tensor>) -> Linear {
         Linear { weight: Weight::Quantised(weight), bias }
     }
