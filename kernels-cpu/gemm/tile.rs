@@ -1,5 +1,5 @@
-//! The inner product of every matrix kernel here: a tile of dot products along the dense dimension of both
-//! operands, in registers.
+//! The inner product of matrices with few rows of x, and of attention's scores: a tile of dot products along the dense
+//! dimension of both operands, in registers.
 //!
 //! Both x and the weight are rows along k, so nothing is transposed or packed. A tile of 6 × 4 needs
 //! 10 loads for 24 fused multiply-adds; with a 16-bit weight the widening costs 2 more instructions a load,

@@ -10,9 +10,13 @@ pub const BLOCK: usize = 32;
 /// A block whose largest magnitude is not above this becomes zeros: its inverse would not be finite.
 pub const TINY: f32 = 1e-30;
 
-/// Rounds one block. All steps but the last are in f32, so that every kernel gets the same integers; a block with a
-/// NaN or an infinity becomes NaN.
-pub fn round(block: &mut [f64]) {
+/// Rounds a row. All steps but the last are in f32, so that every kernel gets the same integers; a block with a NaN or
+/// an infinity becomes NaN.
+pub fn round(row: &mut [f64]) {
+    row.chunks_mut(BLOCK).for_each(round_block);
+}
+
+fn round_block(block: &mut [f64]) {
     let largest = block.iter().fold(0f32, |a, x| a.max((*x as f32).abs()));
     let finite = block.iter().all(|x| x.is_finite());
     let inverse = if largest > TINY { 127.0 / largest } else { 0.0 };
