@@ -25,7 +25,7 @@ macro_rules! variants {
     };
     (@one $op:ident, $formats:expr, $plan:ident, $part:ident, ($($first:ident, $prepare:ident)?), ($($workspace:ident)?), $name:ident, $isa:ident,
      [$(#[$feature:meta])?], $requires:expr) => {
-        mod $name {
+        pub(crate) mod $name {
             use super::{$op, $part, $plan $(, $first, $prepare)? $(, $workspace)?};
             use ::kernels_core::{DTypeSet, Formats};
 
@@ -39,7 +39,7 @@ macro_rules! variants {
 
             /// # Safety
             /// As for `compiled`.
-            unsafe fn run(ctx: &::kernels_core::Ctx, a: &$op<'_>) -> Result<(), ::kernels_core::RunError> {
+            pub(crate) unsafe fn run(ctx: &::kernels_core::Ctx, a: &$op<'_>) -> Result<(), ::kernels_core::RunError> {
                 $crate::variants::variants!(@prepare ctx, a, $isa, [$(#[$feature])?], $op, $($first, $prepare)?);
                 // SAFETY: passed on; units are handed out once each.
                 $crate::pool::split($plan(a), ctx.threads, &|units, thread| unsafe { compiled(ctx, a, units, thread) });

@@ -5,6 +5,8 @@
 //! and the [`Registry`] gathers them; a call site hands arguments to an op, which checks them once
 //! ([`Checked`]), the selector finds a kernel ([`Selected`]), and that runs it.
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod amx;
 mod atomic {
     //! What `slot` is made of; a model checker has its own.
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering};

@@ -18,15 +18,32 @@ macro_rules! cpu_features {
             #[allow(unused_mut)]
             let mut found = CpuFeatures::NONE;
             #[cfg(target_arch = "x86_64")]
-            { $( if std::arch::is_x86_feature_detected!($name) { found = found.union(CpuFeatures::$konst); } )* }
+            { $( if detected!($name) { found = found.union(CpuFeatures::$konst); } )* }
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            { found = found.union(crate::amx::detect()); }
             found
         }
     };
 }
+
+/// Tiles have their own detection.
+#[cfg(target_arch = "x86_64")]
+macro_rules! detected {
+    ("amx-bf16") => {
+        false
+    };
+    ("amx-int8") => {
+        false
+    };
+    ($name:tt) => {
+        std::arch::is_x86_feature_detected!($name)
+    };
+}
+
 cpu_features! {
     0 AVX2 "avx2", 1 FMA "fma", 2 F16C "f16c", 3 AVX512F "avx512f", 4 AVX512BW "avx512bw",
     5 AVX512DQ "avx512dq", 6 AVX512VL "avx512vl", 7 AVX512BF16 "avx512bf16", 8 AVX512VNNI "avx512vnni",
-    9 AVX512FP16 "avx512fp16", 10 AVXVNNI "avxvnni",
+    9 AVX512FP16 "avx512fp16", 10 AVXVNNI "avxvnni", 11 AMX_BF16 "amx-bf16", 12 AMX_INT8 "amx-int8",
 }
 
 impl CpuFeatures {

@@ -27,7 +27,7 @@ fn first(a: &Fp8ScaledMm<'_>) -> Plan {
     Input::plan(&a.a)
 }
 
-fn workspace(a: &Fp8ScaledMm<'_>, threads: usize) -> usize {
+pub fn workspace(a: &Fp8ScaledMm<'_>, threads: usize) -> usize {
     product::bytes(&a.a, threads)
 }
 

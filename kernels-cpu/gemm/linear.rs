@@ -27,7 +27,7 @@ fn first(a: &Linear<'_>) -> Plan {
     Input::plan(&a.x)
 }
 
-fn workspace(a: &Linear<'_>, threads: usize) -> usize {
+pub fn workspace(a: &Linear<'_>, threads: usize) -> usize {
     product::bytes(&a.x, threads)
 }
 

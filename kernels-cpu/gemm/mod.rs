@@ -12,3 +12,5 @@ mod output;
 mod panel;
 mod product;
 pub mod tile;
+#[cfg(target_arch = "x86_64")]
+mod tiles;

@@ -94,6 +94,10 @@ impl Contract for Linear<'static> {
                     cases.push(case(x, weight, size, gap, gap == 0));
                 }
                 cases.push(case(x, weight, [64, 130, 576], 0, false));
+                if x == weight {
+                    // More rows and columns than are kept together.
+                    cases.push(case(x, weight, [530, 40, 520], 4, true));
+                }
                 for tensor in 0..2 {
                     let mut with_nan = case(x, weight, [7, 6, 40], 0, true);
                     poison(&mut with_nan.tensors[tensor], 85);

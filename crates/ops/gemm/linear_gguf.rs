@@ -112,6 +112,10 @@ impl Contract for LinearGguf<'static> {
                 cases.push(case(x, weight, [7, 9, block], block, false));
                 cases.push(case(x, weight, [37, 70, 2 * block], 0, true));
                 cases.push(case(x, weight, [0, 4, block], 0, false));
+                if x == DType::F32 {
+                    // More columns than are unpacked together.
+                    cases.push(case(x, weight, [37, 19, 1280], 0, false));
+                }
                 let mut with_nan = case(x, weight, [3, 6, block], 0, true);
                 poison(&mut with_nan.tensors[0], block + 5);
                 with_nan.name.push_str(", a NaN");

@@ -214,6 +214,8 @@ pub(super) fn cases(dtype: DType) -> Vec<Case<(usize, bool)>> {
             ([1, 1, 1], 0),
             ([2, 3, 0], 0),
             ([64, 130, 576], 0),
+            // More columns and rows than are kept together.
+            ([70, 70, 1040], 4),
             // As libraries want it: features in sixteens, rows at multiples of 16 bytes.
             ([21, 48, 96], 16),
         ] {

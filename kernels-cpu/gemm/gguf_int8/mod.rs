@@ -6,6 +6,7 @@ mod few;
 mod formats;
 mod octets;
 mod panel;
+mod tiles;
 
 use super::output::Output;
 use crate::isa::{Avx2, Bytes, Elem, Pairs, Vnni};
@@ -42,7 +43,7 @@ macro_rules! variant {
 
             /// # Safety
             /// The features of the spec's requirement, and checked arguments on the host.
-            unsafe fn run(ctx: &Ctx, a: &LinearGguf<'_>) -> Result<(), RunError> {
+            pub(super) unsafe fn run(ctx: &Ctx, a: &LinearGguf<'_>) -> Result<(), RunError> {
                 let scratch = Scratch(ctx.workspace().0);
                 let Some(x) = Activations::new(&a.x, scratch.0) else { return Ok(()) };
                 let rounding = Plan { units: x.rows, work: x.rows * x.cols };
