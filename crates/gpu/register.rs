@@ -9,6 +9,7 @@ macro_rules! register {
         const FLOAT: Formats = Formats::same(DTypeSet::FLOAT);
         const CACHE: Formats = Formats::mixed(DTypeSet::FLOAT, DTypeSet::FLOAT.union(DTypeSet::EIGHT_BIT));
         const WEIGHT: Formats = Formats::mixed(DTypeSet::FLOAT, DTypeSet::FLOAT.union(DTypeSet::GGUF));
+        const QUANTISED: Formats = Formats::mixed(DTypeSet::FLOAT, DTypeSet::EIGHT_BIT);
         const VALUES: DTypeSet = DTypeSet::FLOAT.union(DTypeSet::EIGHT_BIT);
         const FP8: DTypeSet = DTypeSet::of(&[DType::F8E4M3]);
         const INT8: DTypeSet = DTypeSet::of(&[DType::I8]);
@@ -20,6 +21,7 @@ macro_rules! register {
             GeluQuick: unary::gelu_quick, FLOAT;
             Relu2: unary::relu2, FLOAT;
             Softcap: unary::softcap, FLOAT;
+            SiluAndMulQuant: silu_and_mul_quant::silu_and_mul_quant, QUANTISED;
         );
         $crate::register!(@group $runtime, attention;
             Decode: paged::decode, CACHE, workspace parts, gate gate;
@@ -46,6 +48,7 @@ macro_rules! register {
         $crate::register!(@group $runtime, kvcache;
             ReshapeAndCache: reshape_and_cache::reshape_and_cache, CACHE;
             RopeAndCache: rope_and_cache::rope_and_cache, CACHE;
+            QkNormRopeStore: rope_and_cache::qk_norm_rope_store, CACHE;
         );
         $crate::register!(@group $runtime, layernorm;
             RmsNorm: rms::rmsnorm, FLOAT;
@@ -54,12 +57,13 @@ macro_rules! register {
             GemmaFusedAddRmsNorm: fused_add::gemma_fused_add_rmsnorm, FLOAT;
             LayerNorm: layernorm::layernorm, FLOAT;
             QkNormRope: rope::qk_norm_rope, FLOAT;
+            AddRmsNormQuant: add_rmsnorm_quant::add_rmsnorm_quant, QUANTISED;
         );
         $crate::register!(@group $runtime, quantization;
             DequantizeGguf: dequantize::dequantize_gguf, WEIGHT;
             PerTokenQuantFp8: dynamic::per_token_quant_fp8, Formats::mixed(DTypeSet::FLOAT, FP8);
             PerTokenQuantInt8: dynamic::per_token_quant_int8, Formats::mixed(DTypeSet::FLOAT, INT8);
-            PerTokenGroupQuant: dynamic::per_token_group_quant, Formats::mixed(DTypeSet::FLOAT, DTypeSet::EIGHT_BIT);
+            PerTokenGroupQuant: dynamic::per_token_group_quant, QUANTISED;
         );
         $crate::register!(@group $runtime, sampling;
             ApplyMask: apply_mask::apply_mask, FLOAT;

@@ -171,10 +171,7 @@ impl Config {
             Gate::Silu => "activation.silu_and_mul",
             Gate::GeluTanh => "activation.gelu_tanh_and_mul",
         });
-        match self.qk_norm {
-            true => ops.extend(["kvcache.reshape_and_cache", "layernorm.qk_norm_rope"]),
-            false => ops.push("kvcache.rope_and_cache"),
-        }
+        ops.push(if self.qk_norm { "kvcache.qk_norm_rope_store" } else { "kvcache.rope_and_cache" });
         if self.embedding_scale.is_some() {
             ops.push("elementwise.scale");
         }

@@ -10,8 +10,8 @@ use kernels_ops::attention::{Options, decode_into, prefill_into};
 use kernels_ops::elementwise::scale_into;
 use kernels_ops::embeddings::embedding_into;
 use kernels_ops::gemm::linear_gguf_into;
-use kernels_ops::kvcache::{reshape_and_cache, rope_and_cache};
-use kernels_ops::layernorm::{fused_add_rmsnorm, qk_norm_rope, rmsnorm_into};
+use kernels_ops::kvcache::{qk_norm_rope_store, rope_and_cache};
+use kernels_ops::layernorm::{fused_add_rmsnorm, rmsnorm_into};
 
 /// Which rows a pass is about, on the device.
 pub(crate) struct Plan {
@@ -98,18 +98,15 @@ impl Model {
             linear_gguf_into(rows(x, n), &linear.weight, linear.bias.as_ref().map(Tensor::view), out)?;
         }
         let [q, k, v] = cut3(rows_mut(qkv, 0, n), q_cols, q_cols + kv_cols).map(|p| heads(p, c.head_dim));
+        let (positions, slots, scales) = (&plan.positions, &plan.slots, [1.0, 1.0]);
+        let (both, caches) = ([q, k], [keys.view_mut(), values.view_mut()]);
         match &layer.qk_norm {
-            None => {
-                let caches = [keys.view_mut(), values.view_mut()];
-                let (positions, slots, scales) = (&plan.positions, &plan.slots, [1.0, 1.0]);
-                rope_and_cache(positions, [q, k], v.as_view(), cos_sin, c.is_neox, caches, slots, scales)?;
-            }
-            Some([q_norm, k_norm]) => {
-                let weights = [q_norm.view(), k_norm.view()];
-                qk_norm_rope(q, k, weights, c.eps, &plan.positions, cos_sin, c.is_neox)?;
-                let part = |start| columns(rows(qkv, n), start, kv_cols, Some(c.head_dim));
-                let (k, v) = (part(q_cols), part(q_cols + kv_cols));
-                reshape_and_cache(k, v, &mut *keys, &mut *values, &plan.slots)?;
+            None => rope_and_cache(positions, both, v.as_view(), cos_sin, c.is_neox, caches, slots, scales)?,
+            Some(norms) => {
+                let (v, norms) = (v.as_view(), norms.each_ref().map(Tensor::view));
+                qk_norm_rope_store(
+                    positions, both, v, norms, c.eps, cos_sin, c.is_neox, caches, slots, scales,
+                )?;
             }
         }
         let q = columns(rows(qkv, n), 0, q_cols, Some(c.head_dim));

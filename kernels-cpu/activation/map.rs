@@ -43,20 +43,39 @@ pub unsafe fn gated<S: Isa, F: Function>(x: &View<'_>, out: &ViewMut<'_>, units:
             // SAFETY: the piece is inside row r of both tensors, and every offset is below n.
             unsafe {
                 let gate = x.as_ptr::<T>().add(r * from.stride + start);
-                let (up, out) = (gate.add(to.cols), out.as_mut_ptr::<T>().add(r * to.stride + start));
-                let mut i = 0;
-                while i + S::W <= n {
-                    let y = S::mul(f.of::<S, T>(T::load::<S>(gate.add(i))), T::load::<S>(up.add(i)));
-                    T::store::<S>(out.add(i), y);
-                    i += S::W;
-                }
-                if i < n {
-                    let (g, u) = (load_tail::<S, T>(gate.add(i), n - i, 0.0), load_tail::<S, T>(up.add(i), n - i, 0.0));
-                    store_tail::<S, T>(out.add(i), S::mul(f.of::<S, T>(g), u), n - i);
-                }
+                let out = out.as_mut_ptr::<T>().add(r * to.stride + start);
+                gate_row::<S, T, T, F>(gate, gate.add(to.cols), out, n, &f);
             }
         }
     })
+}
+
+/// out = f(gate) · up, as `O`.
+///
+/// # Safety
+/// `S`'s features; pointers valid for `n` elements.
+#[inline(always)]
+pub unsafe fn gate_row<S: Isa, T: Elem, O: Elem, F: Function>(
+    gate: *const T,
+    up: *const T,
+    out: *mut O,
+    n: usize,
+    f: &F,
+) {
+    // SAFETY: every offset is below n.
+    unsafe {
+        let mut i = 0;
+        while i + S::W <= n {
+            let y = S::mul(f.of::<S, O>(T::load::<S>(gate.add(i))), T::load::<S>(up.add(i)));
+            O::store::<S>(out.add(i), y);
+            i += S::W;
+        }
+        if i < n {
+            let (g, u) =
+                (load_tail::<S, T>(gate.add(i), n - i, 0.0), load_tail::<S, T>(up.add(i), n - i, 0.0));
+            store_tail::<S, O>(out.add(i), S::mul(f.of::<S, O>(g), u), n - i);
+        }
+    }
 }
 
 /// out = f(x); both may be one tensor.

@@ -7,7 +7,7 @@ use kernels_ops::activation::SiluAndMul;
 
 activation!(SiluAndMul, gated(Silu));
 
-struct Silu;
+pub struct Silu;
 
 impl Function for Silu {
     #[inline(always)]

@@ -65,20 +65,23 @@ pub unsafe fn rows<S: Isa, const GEMMA: bool>(
             unsafe {
                 let xr = x.as_mut_ptr::<T>().add(r * rows.stride);
                 let rr = residual.as_mut_ptr::<T>().add(r * res.stride);
-                row::<S, T, GEMMA>(xr, rr, weight.as_ptr(), sums, rows.cols, eps);
+                row::<S, T, T, GEMMA>(xr, rr, weight.as_ptr(), sums, xr, rows.cols, eps);
             }
         }
     })
 }
 
+/// The normalised sums to `out`, which may be `x` or `sums`.
+///
 /// # Safety
 /// `S`'s features; pointers valid for `cols` elements.
 #[inline(always)]
-unsafe fn row<S: Isa, T: Elem, const GEMMA: bool>(
-    x: *mut T,
+pub unsafe fn row<S: Isa, T: Elem, O: Elem, const GEMMA: bool>(
+    x: *const T,
     residual: *mut T,
     w: *const T,
     sums: *mut f32,
+    out: *mut O,
     cols: usize,
     eps: f32,
 ) {
@@ -109,13 +112,13 @@ unsafe fn row<S: Isa, T: Elem, const GEMMA: bool>(
         i = 0;
         while i < full {
             let weight = offset::<S, GEMMA>(T::load::<S>(w.add(i)));
-            T::store::<S>(x.add(i), S::mul(S::mul(S::load_f32(sums.add(i)), scale), weight));
+            O::store::<S>(out.add(i), S::mul(S::mul(S::load_f32(sums.add(i)), scale), weight));
             i += S::W;
         }
         if tail > 0 {
             let (st, wt) =
                 (load_tail::<S, f32>(sums.add(full), tail, 0.0), load_tail::<S, T>(w.add(full), tail, 0.0));
-            store_tail::<S, T>(x.add(full), S::mul(S::mul(st, scale), offset::<S, GEMMA>(wt)), tail);
+            store_tail::<S, O>(out.add(full), S::mul(S::mul(st, scale), offset::<S, GEMMA>(wt)), tail);
         }
     }
 }

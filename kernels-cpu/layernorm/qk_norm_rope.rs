@@ -2,11 +2,11 @@
 
 use super::rmsnorm::row;
 use crate::embeddings::rope::turn;
-use crate::isa::Isa;
+use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
 use crate::quantization::rows::convert;
 use crate::variants::{variants, with_float};
-use kernels_core::{Ctx, Rows};
+use kernels_core::{Ctx, Rows, View, ViewMut};
 use kernels_ops::embeddings::position;
 use kernels_ops::layernorm::QkNormRope;
 use std::ops::Range;
@@ -35,8 +35,6 @@ fn head_bytes(a: &QkNormRope<'_>) -> usize {
 /// Checked arguments on the host, `S`'s features, and units that nobody else works on.
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &QkNormRope<'_>, units: Range<usize>, thread: usize) {
-    let (dim, half) = (a.q.dim(2), a.cos_sin_cache.dim(1) / 2);
-    let whole = Rows { rows: 1, cols: dim, stride: dim };
     // SAFETY: the workspace has a head for each thread.
     let scratch = unsafe { ctx.workspace().0.add(thread * head_bytes(a)).cast::<f32>() };
     with_float!(a.q.dtype(), T => {
@@ -44,16 +42,39 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &QkNormRope<'_>, units: Range<usize>, threa
             // SAFETY: t is below the number of tokens; the cache is read only where the position is inside.
             unsafe {
                 let Some(p) = position(ctx, &a.positions, &a.cos_sin_cache, t) else { continue };
-                let cos = a.cos_sin_cache.as_ptr::<f32>().add(p * a.cos_sin_cache.stride(0));
-                for (x, weight) in [(&a.q, &a.q_weight), (&a.k, &a.k_weight)] {
-                    for h in 0..x.dim(1) {
-                        let head = x.as_mut_ptr::<T>().add(t * x.stride(0) + h * x.stride(1));
-                        row::<S, T, f32, false>(head, weight.as_ptr(), scratch, whole, a.eps);
-                        turn::<S, f32>(scratch, cos, half, a.is_neox);
-                        convert::<S, f32, T>(scratch, head, dim);
-                    }
-                }
+                let heads = [(&a.q, &a.q_weight), (&a.k, &a.k_weight)];
+                token::<S, T>(heads, a.eps, t, &a.cos_sin_cache, p, a.is_neox, scratch);
             }
         }
     })
+}
+
+/// Every head of token `t`, normalised and turned by the angles of row `p` of the cache.
+///
+/// # Safety
+/// `S`'s features; token and row are inside the tensors, whose heads are of type `T`; `scratch` is valid for a head.
+#[inline(always)]
+pub unsafe fn token<S: Isa, T: Elem>(
+    both: [(&ViewMut<'_>, &View<'_>); 2],
+    eps: f32,
+    t: usize,
+    cache: &View<'_>,
+    p: usize,
+    is_neox: bool,
+    scratch: *mut f32,
+) {
+    // SAFETY: by contract.
+    unsafe {
+        let cos = cache.as_ptr::<f32>().add(p * cache.stride(0));
+        for (x, weight) in both {
+            let dim = x.dim(2);
+            let whole = Rows { rows: 1, cols: dim, stride: dim };
+            for h in 0..x.dim(1) {
+                let head = x.as_mut_ptr::<T>().add(t * x.stride(0) + h * x.stride(1));
+                row::<S, T, f32, false>(head, weight.as_ptr(), scratch, whole, eps);
+                turn::<S, f32>(scratch, cos, cache.dim(1) / 2, is_neox);
+                convert::<S, f32, T>(scratch, head, dim);
+            }
+        }
+    }
 }

@@ -28,17 +28,35 @@ pub unsafe fn groups<S: Isa>(
             // SAFETY: the group is inside row r of both tensors, and has a scale.
             unsafe {
                 let x = x.as_ptr::<T>().add(r * from.stride + g * group);
-                let at = r * to.stride + g * group;
-                let m = magnitude::<S, T>(x, group, floor);
-                let largest = largest(q.dtype());
-                match q.dtype() {
-                    DType::I8 => scaled::<S, T, i8>(x, q.as_mut_ptr::<i8>().add(at), group, largest / m),
-                    _ => scaled::<S, T, F8E4M3>(x, q.as_mut_ptr::<F8E4M3>().add(at), group, largest / m),
-                }
-                scales.as_mut_ptr::<f32>().add(r * stride + g * step).write(m / largest);
+                let scale = scales.as_mut_ptr::<f32>().add(r * stride + g * step);
+                one::<S, T>(x, group, (q, r * to.stride + g * group), scale, floor);
             }
         }
     })
+}
+
+/// One group of `n`, to element `at` of `q` and the elements after it.
+///
+/// # Safety
+/// `S`'s features; `x` valid for `n` elements, which have their place in `q`.
+#[inline(always)]
+pub unsafe fn one<S: Isa, T: Elem>(
+    x: *const T,
+    n: usize,
+    (q, at): (&ViewMut<'_>, usize),
+    scale: *mut f32,
+    floor: f32,
+) {
+    // SAFETY: by contract.
+    unsafe {
+        let m = magnitude::<S, T>(x, n, floor);
+        let largest = largest(q.dtype());
+        match q.dtype() {
+            DType::I8 => scaled::<S, T, i8>(x, q.as_mut_ptr::<i8>().add(at), n, largest / m),
+            _ => scaled::<S, T, F8E4M3>(x, q.as_mut_ptr::<F8E4M3>().add(at), n, largest / m),
+        }
+        scale.write(m / largest);
+    }
 }
 
 /// The largest of `floor` and all magnitudes; NaN where any element is.

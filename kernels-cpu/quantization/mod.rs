@@ -2,7 +2,7 @@
 
 pub mod blocks;
 mod dequantize_gguf;
-mod dynamic;
+pub mod dynamic;
 mod per_token_group_quant;
 mod per_token_quant_fp8;
 mod per_token_quant_int8;

@@ -375,6 +375,43 @@ def sampling():
 
 
 OUT.mkdir(parents=True, exist_ok=True)
-for part in (layernorm, activation, elementwise, embeddings, kvcache, attention, gemm_and_quantization, eight_bits, sampling):
+def fused():
+    """Ops that do several others in one pass. They have their own seed, so that the others' values stay."""
+    torch.manual_seed(20261201)
+    limits = {"i8": (torch.int8, 127.0), "f8_e4m3": (torch.float8_e4m3fn, 448.0)}
+    norm, gated, stored_op = Op("layernorm.add_rmsnorm_quant"), Op("activation.silu_and_mul_quant"), Op("kvcache.qk_norm_rope_store")
+
+    def quantise(y, kind):
+        target, limit = limits[kind]
+        largest = y.abs().amax(-1, keepdim=True).clamp(min=1e-10)
+        return stored((y * (limit / largest)).float(), target, np.float32(1)), (largest / limit).float().squeeze(-1)
+
+    for name, dtype in DTYPES.items():
+        for kind in limits:
+            x, r, w = normal(4, 45, dtype=dtype, scale=3), normal(4, 45, dtype=dtype), normal(45, dtype=dtype)
+            total = x.double() + r.double()
+            q, scales = quantise(F.rms_norm(total, (45,), w.double(), 1e-5), kind)
+            norm.case(f"{name}-{kind}", {"eps": 1e-5}, x=x, residual=r, weight=w, expected=q, expected_scales=scales,
+                      expected_residual=total.to(dtype))
+            x = normal(4, 74, dtype=dtype, scale=5)
+            gate, up = x.double().chunk(2, -1)
+            q, scales = quantise(F.silu(gate) * up, kind)
+            gated.case(f"{name}-{kind}", x=x, expected=q, expected_scales=scales)
+        q, k, value = normal(3, 4, 20, dtype=dtype, scale=2), normal(3, 2, 20, dtype=dtype), normal(3, 2, 20, dtype=dtype)
+        weights, (positions, angle) = [normal(20, dtype=dtype) for _ in range(2)], angles(16)
+        after = [turn(F.rms_norm(x.double(), (20,), w.double(), 1e-6), positions, angle, True).to(dtype)
+                 for x, w in zip((q, k), weights)]
+        slots, caches = torch.tensor([7, -1, 2], dtype=torch.int64), [empty(dtype, 3, 4, 2, 20) for _ in range(2)]
+        full = [cache.clone() for cache in caches]
+        for cache, new in zip(full, (after[1], value)):
+            cache.view(12, 2, 20)[slots[slots >= 0]] = new[slots >= 0]
+        stored_op.case(name, {"is_neox": True, "eps": 1e-6}, positions=positions, q=q, k=k, value=value,
+                       q_weight=weights[0], k_weight=weights[1], cos_sin_cache=angle, key_cache=caches[0],
+                       value_cache=caches[1], slot_mapping=slots, expected_q=after[0], expected_k=after[1],
+                       expected_keys=full[0], expected_values=full[1])
+    norm.write(), gated.write(), stored_op.write()
+
+
+for part in (layernorm, activation, elementwise, embeddings, kvcache, attention, gemm_and_quantization, eight_bits, sampling, fused):
     part()
 print("torch", torch.__version__, "gguf", getattr(gguf, "__version__", "?"), "python", sys.version.split()[0])

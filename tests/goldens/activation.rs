@@ -1,7 +1,9 @@
 //! `activation.*`
 
-use super::{close, each, run};
-use kernel_registry::ops::activation::{GeluAndMul, GeluQuick, GeluTanhAndMul, Relu2, SiluAndMul, Softcap};
+use super::{close, close_bytes, each, run};
+use kernel_registry::ops::activation::{
+    GeluAndMul, GeluQuick, GeluTanhAndMul, Relu2, SiluAndMul, SiluAndMulQuant, Softcap,
+};
 
 macro_rules! activation {
     ($test:ident, $op:ident) => {
@@ -20,6 +22,16 @@ activation!(gelu_and_mul, GeluAndMul);
 activation!(gelu_tanh_and_mul, GeluTanhAndMul);
 activation!(gelu_quick, GeluQuick);
 activation!(relu2, Relu2);
+
+#[test]
+fn silu_and_mul_quant() {
+    each::<SiluAndMulQuant>(|c, b| {
+        let (mut q, mut scales) = (c.like("expected"), c.like("expected_scales"));
+        run!(b, SiluAndMulQuant { x: c.view("x"), q: q.view_mut(), scales: scales.view_mut() });
+        close(c, b, &scales, c.get("expected_scales"), 3e-6);
+        close_bytes(c, b, &q, c.get("expected"));
+    });
+}
 
 #[test]
 fn softcap() {

@@ -2,7 +2,7 @@
 
 use super::{Case, close, each, run};
 use kernel_registry::ops::embeddings::{Embedding, Rope};
-use kernel_registry::ops::kvcache::{ReshapeAndCache, RopeAndCache};
+use kernel_registry::ops::kvcache::{QkNormRopeStore, ReshapeAndCache, RopeAndCache};
 use kernel_registry::{Backend, Tensor};
 
 #[test]
@@ -71,6 +71,35 @@ fn rope_and_cache() {
         close(c, b, &q, c.get("expected_q"), 1e-6);
         close(c, b, &k, c.get("expected_k"), 1e-6);
         close(c, b, &keys, c.get("expected_keys"), 1e-6);
+        same_bytes(c, b, &values, "expected_values");
+    });
+}
+
+#[test]
+fn qk_norm_rope_store() {
+    each::<QkNormRopeStore>(|c, b| {
+        let (mut q, mut k) = (c.copy("q"), c.copy("k"));
+        let (mut keys, mut values) = (c.copy("key_cache"), c.copy("value_cache"));
+        let args = QkNormRopeStore {
+            positions: c.view("positions"),
+            q: q.view_mut(),
+            k: k.view_mut(),
+            value: c.view("value"),
+            q_weight: c.view("q_weight"),
+            k_weight: c.view("k_weight"),
+            cos_sin_cache: c.view("cos_sin_cache"),
+            key_cache: keys.view_mut(),
+            value_cache: values.view_mut(),
+            slot_mapping: c.view("slot_mapping"),
+            eps: c.number("eps"),
+            is_neox: c.flag("is_neox"),
+            k_scale: 1.0,
+            v_scale: 1.0,
+        };
+        run!(b, args);
+        close(c, b, &q, c.get("expected_q"), 4e-6);
+        close(c, b, &k, c.get("expected_k"), 4e-6);
+        close(c, b, &keys, c.get("expected_keys"), 4e-6);
         same_bytes(c, b, &values, "expected_values");
     });
 }

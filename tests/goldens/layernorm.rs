@@ -1,8 +1,8 @@
 //! `layernorm.*`
 
-use super::{close, each, run};
+use super::{close, close_bytes, each, run};
 use kernel_registry::ops::layernorm::{
-    FusedAddRmsNorm, GemmaFusedAddRmsNorm, GemmaRmsNorm, LayerNorm, QkNormRope, RmsNorm,
+    AddRmsNormQuant, FusedAddRmsNorm, GemmaFusedAddRmsNorm, GemmaRmsNorm, LayerNorm, QkNormRope, RmsNorm,
 };
 
 macro_rules! rms {
@@ -36,6 +36,26 @@ macro_rules! fused {
 }
 fused!(fused_add_rmsnorm, FusedAddRmsNorm);
 fused!(gemma_fused_add_rmsnorm, GemmaFusedAddRmsNorm);
+
+#[test]
+fn add_rmsnorm_quant() {
+    each::<AddRmsNormQuant>(|c, b| {
+        let (mut residual, eps) = (c.copy("residual"), c.number("eps"));
+        let (mut q, mut scales) = (c.like("expected"), c.like("expected_scales"));
+        let args = AddRmsNormQuant {
+            x: c.view("x"),
+            residual: residual.view_mut(),
+            weight: c.view("weight"),
+            q: q.view_mut(),
+            scales: scales.view_mut(),
+            eps,
+        };
+        run!(b, args);
+        close(c, b, &residual, c.get("expected_residual"), 1e-7);
+        close(c, b, &scales, c.get("expected_scales"), 2e-6);
+        close_bytes(c, b, &q, c.get("expected"));
+    });
+}
 
 #[test]
 fn layernorm() {

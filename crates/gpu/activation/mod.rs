@@ -1,4 +1,5 @@
 //! `activation.*` on GPUs.
 
 pub mod gated;
+pub mod silu_and_mul_quant;
 pub mod unary;

@@ -5,11 +5,6 @@
 typedef pk_type<PK_T>::type T;
 typedef pk_type<PK_Q>::type Q;
 
-struct pk_widest {
-    static PK_DEV_M float of(float a, float b) { return pk_largest::of(a, b); }
-    static PK_DEV_M float none(float) { return 0.f; }
-};
-
 PK_KERNEL(dynamic, 512, pk_call call, const T* PK_RESTRICT x, i64 x_stride, Q* PK_RESTRICT q, i64 q_stride, float* PK_RESTRICT scales, i64 scales_stride, i64 rows, i64 groups, i64 group, float eps) {
     PK_ENTER(call);
     PK_SHARED(float, scratch, [PK_WARPS]);

@@ -16,6 +16,11 @@ struct pk_largest {
     static PK_DEV_M float of(float a, float b) { return a != a ? a : b != b ? b : a > b ? a : b; }
     static PK_DEV_M float none(float) { return -pk_infinity(); }
 };
+// Of magnitudes.
+struct pk_widest {
+    static PK_DEV_M float of(float a, float b) { return pk_largest::of(a, b); }
+    static PK_DEV_M float none(float) { return 0.f; }
+};
 
 template <class R, class T> PK_DEV T pk_warp_reduce(T v) {
 #pragma unroll

@@ -6,6 +6,7 @@ pub mod gelu_quick;
 pub mod gelu_tanh_and_mul;
 pub mod relu2;
 pub mod silu_and_mul;
+pub mod silu_and_mul_quant;
 pub mod softcap;
 mod unary;
 
@@ -14,6 +15,7 @@ pub use gelu_quick::{GeluQuick, gelu_quick, gelu_quick_into};
 pub use gelu_tanh_and_mul::{GeluTanhAndMul, gelu_tanh_and_mul, gelu_tanh_and_mul_into};
 pub use relu2::{Relu2, relu2, relu2_into};
 pub use silu_and_mul::{SiluAndMul, silu_and_mul, silu_and_mul_into};
+pub use silu_and_mul_quant::{SiluAndMulQuant, silu_and_mul_quant, silu_and_mul_quant_into};
 pub use softcap::{Softcap, softcap};
 
 use crate::Tolerance;

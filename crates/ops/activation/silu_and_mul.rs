@@ -3,5 +3,9 @@
 super::gated::gated_op! {
     /// Gated SiLU: `silu(x[.., ..d]) · x[.., d..]`.
     SiluAndMul = "activation.silu_and_mul"; fn silu_and_mul, silu_and_mul_into;
-    |gate| gate / (1.0 + (-gate).exp())
+    |gate| silu(gate)
+}
+
+pub(super) fn silu(gate: f64) -> f64 {
+    gate / (1.0 + (-gate).exp())
 }

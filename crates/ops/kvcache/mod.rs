@@ -6,10 +6,12 @@
 //! scales.
 
 mod paged;
+pub mod qk_norm_rope_store;
 pub mod reshape_and_cache;
 pub mod rope_and_cache;
 
 pub use paged::slot;
 pub(crate) use paged::{CACHE, check_scales};
+pub use qk_norm_rope_store::{QkNormRopeStore, qk_norm_rope_store};
 pub use reshape_and_cache::{ReshapeAndCache, reshape_and_cache, reshape_and_cache_scaled};
 pub use rope_and_cache::{RopeAndCache, rope_and_cache};

@@ -191,7 +191,7 @@ impl Contract for RopeAndCache<'static> {
     }
 }
 
-fn case(
+pub(super) fn case(
     dtype: DType,
     cache: DType,
     tokens: usize,

@@ -126,14 +126,19 @@ pub(super) unsafe fn reference(
         unsafe {
             let sum = |i| at(&x.as_view(), r * rows.stride + i) + at(&residual.as_view(), r * res.stride + i);
             let sums: Vec<f64> = (0..rows.cols).map(sum).collect();
-            let mean = sums.iter().map(|s| s * s).sum::<f64>() / rows.cols as f64;
-            let scale = 1.0 / (mean + f64::from(eps)).sqrt();
+            let scale = scale(&sums, eps);
             for (i, s) in sums.iter().enumerate() {
                 put(residual, r * res.stride + i, *s);
                 put(x, r * rows.stride + i, s * scale * (offset + at(weight, i)));
             }
         }
     }
+}
+
+/// What a row of sums is multiplied by.
+pub(super) fn scale(sums: &[f64], eps: f32) -> f64 {
+    let mean = sums.iter().map(|s| s * s).sum::<f64>() / sums.len() as f64;
+    1.0 / (mean + f64::from(eps)).sqrt()
 }
 
 pub(super) fn cases() -> Vec<Case<usize>> {

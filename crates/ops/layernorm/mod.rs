@@ -1,5 +1,6 @@
 //! `layernorm.*`: normalisation over the last dimension.
 
+pub mod add_rmsnorm_quant;
 mod fused_add;
 pub mod fused_add_rmsnorm;
 pub mod gemma_fused_add_rmsnorm;
@@ -10,9 +11,11 @@ pub mod qk_norm_rope;
 mod rms;
 pub mod rmsnorm;
 
+pub use add_rmsnorm_quant::{AddRmsNormQuant, add_rmsnorm_quant, add_rmsnorm_quant_into};
 pub use fused_add_rmsnorm::{FusedAddRmsNorm, fused_add_rmsnorm};
 pub use gemma_fused_add_rmsnorm::{GemmaFusedAddRmsNorm, gemma_fused_add_rmsnorm};
 pub use gemma_rmsnorm::{GemmaRmsNorm, gemma_rmsnorm, gemma_rmsnorm_into};
 pub use layernorm::{LayerNorm, layernorm, layernorm_into};
+pub(crate) use qk_norm_rope::norm_and_turn_token;
 pub use qk_norm_rope::{QkNormRope, qk_norm_rope};
 pub use rmsnorm::{RmsNorm, rmsnorm, rmsnorm_into};

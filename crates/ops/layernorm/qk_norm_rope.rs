@@ -74,23 +74,41 @@ impl QkNormRope<'_> {
 
 unsafe fn reference(ctx: &Ctx, a: &QkNormRope<'_>) -> Result<(), RunError> {
     for t in 0..a.q.dim(0) {
-        // SAFETY: t is below the number of positions.
-        let Some(p) = (unsafe { position(ctx, &a.positions, &a.cos_sin_cache, t) }) else { continue };
-        for (x, weight) in [(&a.q, &a.q_weight), (&a.k, &a.k_weight)] {
-            for h in 0..x.dim(1) {
-                // SAFETY: token and head are inside x, the weight has head_dim elements.
-                unsafe {
-                    let mut head = read_head(x, t, h);
-                    let squares: f64 = head.iter().map(|v| v * v).sum();
-                    let scale = 1.0 / (squares / head.len() as f64 + f64::from(a.eps)).sqrt();
-                    head.iter_mut().enumerate().for_each(|(i, v)| *v *= scale * at(weight, i));
-                    turned(&mut head, &a.cos_sin_cache, p, a.is_neox);
-                    write_head(x, t, h, &head);
-                }
-            }
+        // SAFETY: t is below the number of positions; the weights have head_dim elements.
+        unsafe {
+            let Some(p) = position(ctx, &a.positions, &a.cos_sin_cache, t) else { continue };
+            let heads = [(&a.q, &a.q_weight), (&a.k, &a.k_weight)];
+            norm_and_turn_token(heads, a.eps, t, &a.cos_sin_cache, p, a.is_neox);
         }
     }
     Ok(())
+}
+
+/// Every head of token `t`, normalised and turned by the angles of row `p` of the cache.
+///
+/// # Safety
+/// Checked arguments on the host; token and row are inside.
+pub(crate) unsafe fn norm_and_turn_token(
+    both: [(&ViewMut<'_>, &View<'_>); 2],
+    eps: f32,
+    t: usize,
+    cos_sin_cache: &View<'_>,
+    p: usize,
+    is_neox: bool,
+) {
+    for (x, weight) in both {
+        for h in 0..x.dim(1) {
+            // SAFETY: token and head are inside x, the weight has head_dim elements.
+            unsafe {
+                let mut head = read_head(x, t, h);
+                let squares: f64 = head.iter().map(|v| v * v).sum();
+                let scale = 1.0 / (squares / head.len() as f64 + f64::from(eps)).sqrt();
+                head.iter_mut().enumerate().for_each(|(i, v)| *v *= scale * at(weight, i));
+                turned(&mut head, cos_sin_cache, p, is_neox);
+                write_head(x, t, h, &head);
+            }
+        }
+    }
 }
 
 kernel!(unsafe {

@@ -3,7 +3,7 @@
 use crate::args::Arg;
 use crate::data::{normal, poison, unwritten};
 use crate::element::{at, put};
-use crate::{Case, Cost, FLOATS};
+use crate::{Case, Cost, FLOATS, Tolerance};
 use kernels_core::{CallError, DType, DTypeSet, Key, Tensor, Valid, View, ViewMut};
 
 /// The least magnitude that a scale is made from.
@@ -160,23 +160,43 @@ pub(super) unsafe fn reference(
     floor: f32,
 ) {
     let (Some(rows), Some(out)) = (x.rows(), q.rows()) else { return };
-    let (group, largest) = (group.unwrap_or(rows.cols), largest(q.dtype()));
+    let group = group.unwrap_or(rows.cols);
     for r in 0..rows.rows {
         for g in 0..rows.cols / group {
             // SAFETY: rows, groups and elements are inside their tensors.
             unsafe {
                 let value = |i: usize| at(x, r * rows.stride + g * group + i) as f32;
-                // A NaN is not passed over, as `f32::max` would.
-                let wider = |m: f32, v: f32| if v.is_nan() || v.abs() > m { v.abs() } else { m };
-                let m = (0..group).fold(floor, |m, i| if m.is_nan() { m } else { wider(m, value(i)) });
-                let factor = largest / m;
-                for i in 0..group {
-                    put(q, r * out.stride + g * group + i, f64::from(value(i) * factor));
-                }
+                let values: Vec<f32> = (0..group).map(value).collect();
+                let scale = quantise(&values, q, r * out.stride + g * group, floor);
                 let place = r * scales.stride(0) + if scales.shape().len() == 2 { g } else { 0 };
-                put(scales, place, f64::from(m / largest));
+                put(scales, place, f64::from(scale));
             }
         }
+    }
+}
+
+/// One group as 8 bits, from element `place` of `q` on; its scale.
+///
+/// # Safety
+/// The group has its place in `q`, which is on the host.
+pub(crate) unsafe fn quantise(values: &[f32], q: &ViewMut<'_>, place: usize, floor: f32) -> f32 {
+    // A NaN is not passed over, as `f32::max` would.
+    let wider = |m: f32, v: f32| if v.is_nan() || v.abs() > m { v.abs() } else { m };
+    let m = values.iter().fold(floor, |m, v| if m.is_nan() { m } else { wider(m, *v) });
+    let largest = largest(q.dtype());
+    for (i, v) in values.iter().enumerate() {
+        // SAFETY: by contract.
+        unsafe { put(q, place + i, f64::from(v * (largest / m))) };
+    }
+    m / largest
+}
+
+/// For ops that compute what they quantise: a value between two 8-bit values may become either.
+pub(crate) fn computed_tolerance(key: Key) -> Tolerance {
+    let stored = Key { dtype: key.weight, ..key };
+    match key.weight {
+        DType::I8 => Tolerance { abs: 1.0, rel: 0.0 },
+        _ => Tolerance { abs: 0.0, ..Tolerance::rounded(stored, 1.01, 0.0) }.at_least_subnormal(stored),
     }
 }
 
