@@ -5,28 +5,28 @@
 /// units of `plan: fn(&Op<'_>) -> Plan`. With `prepare: (first, prepare)`, `prepare::<S>(ctx, args, units)` runs
 /// before them, split over the units of `first: fn(&Op<'_>) -> Plan`; with `workspace`, `workspace(args, threads)` bytes of scratch are there for both.
 macro_rules! variants {
-    (unsafe { op: $op:ident, formats: $formats:expr, plan: $plan:ident, part: $part:ident $(, prepare: ($first:ident, $prepare:ident))? $(, workspace: $workspace:ident)? $(,)? }) => {
+    (unsafe { op: $op:ident, formats: $formats:expr, plan: $plan:ident, part: $part:ident $(, prepare: ($first:ident, $prepare:ident))? $(, workspace: $workspace:ident)? $(, prepack: $prepack:ident)? $(,)? }) => {
         #[cfg(target_arch = "x86_64")]
-        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($first, $prepare)?), ($($workspace)?), avx512bf16, Avx512Bf16,
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($first, $prepare)?), ($($workspace)?), ($($prepack)?), avx512bf16, Avx512Bf16,
             [#[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]],
             &[::kernels_core::Requirement::cpu(
                 ::kernels_core::CpuFeatures::AVX512_TIER.union(::kernels_core::CpuFeatures::AVX512BF16),
             )]);
         #[cfg(target_arch = "x86_64")]
-        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($first, $prepare)?), ($($workspace)?), avx512, Avx512,
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($first, $prepare)?), ($($workspace)?), ($($prepack)?), avx512, Avx512,
             [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]],
             &[::kernels_core::Requirement::cpu(::kernels_core::CpuFeatures::AVX512_TIER)]);
         #[cfg(target_arch = "x86_64")]
-        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($first, $prepare)?), ($($workspace)?), avx2, Avx2,
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($first, $prepare)?), ($($workspace)?), ($($prepack)?), avx2, Avx2,
             [#[target_feature(enable = "avx2,fma,f16c")]],
             &[::kernels_core::Requirement::cpu(::kernels_core::CpuFeatures::AVX2_TIER)]);
-        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($first, $prepare)?), ($($workspace)?), portable, Portable,
+        $crate::variants::variants!(@one $op, $formats, $plan, $part, ($($first, $prepare)?), ($($workspace)?), ($($prepack)?), portable, Portable,
             [], &[::kernels_core::Requirement::any(::kernels_core::DeviceKind::CPU)]);
     };
-    (@one $op:ident, $formats:expr, $plan:ident, $part:ident, ($($first:ident, $prepare:ident)?), ($($workspace:ident)?), $name:ident, $isa:ident,
+    (@one $op:ident, $formats:expr, $plan:ident, $part:ident, ($($first:ident, $prepare:ident)?), ($($workspace:ident)?), ($($prepack:ident)?), $name:ident, $isa:ident,
      [$(#[$feature:meta])?], $requires:expr) => {
         pub(crate) mod $name {
-            use super::{$op, $part, $plan $(, $first, $prepare)? $(, $workspace)?};
+            use super::{$op, $part, $plan $(, $first, $prepare)? $(, $workspace)? $(, $prepack)?};
             use ::kernels_core::{DTypeSet, Formats};
 
             /// # Safety
@@ -53,6 +53,18 @@ macro_rules! variants {
                 formats: $formats,
                 run: run $(; workspace: $workspace)?,
                 requires: $requires,
+                $(prepack: Some({
+                    /// # Safety
+                    /// As for `run`; a weight that the op takes.
+                    unsafe fn packed(
+                        _: &::kernels_core::Ctx,
+                        weight: &::kernels_core::View<'_>,
+                    ) -> Result<::kernels_core::Tensor, ::kernels_core::Error> {
+                        // SAFETY: passed on.
+                        unsafe { $prepack::<$crate::isa::$isa>(weight) }
+                    }
+                    packed
+                }),)?
             });
         }
     };

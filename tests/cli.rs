@@ -54,7 +54,7 @@ fn doctor_says_what_is_there_and_what_is_missing() {
 fn list_filters_and_knows_its_formats() {
     assert!(out(&["list"]).contains("layernorm.rmsnorm"));
     let value = json(&["list", "--op", "layernorm.*", "--json"]);
-    assert_eq!(value.as_array().unwrap().len(), 6);
+    assert_eq!(value.as_array().unwrap().len(), 7);
     let table = out(&["list", "--markdown"]);
     assert!(table.starts_with("| op | what it does |") && table.contains(" reference |"));
     assert!(out(&["list", "--kernels", "--backend", "reference"]).contains("kernels-ops 0.1.0"));

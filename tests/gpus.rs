@@ -148,7 +148,7 @@ fn doctor_list_explain_and_check_know_the_device() {
         let check = ["check", "--device", &second, "--op", "activation.*", "--json"];
         let report = json(&vendor.two, &check);
         let ran = report["kernels"].as_array().unwrap();
-        assert!(ran.len() == 6 && ran.iter().all(|k| k["device"] == second), "{report}");
+        assert!(ran.len() == 7 && ran.iter().all(|k| k["device"] == second), "{report}");
         let bench = ["bench", "--device", &first, "--op", "sampling.apply_mask", "--json"];
         assert!(json(&vendor.two, &bench)[0]["median_us"].as_f64().unwrap() > 0.0);
     }

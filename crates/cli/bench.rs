@@ -73,7 +73,7 @@ fn table(rows: &[BenchRow], beside: bool) -> Outcome {
         let mut cells = vec![
             r.op.to_string(),
             r.case.clone(),
-            r.kernel.clone(),
+            r.who(),
             r.threads.to_string(),
             format!("{:.2}", r.median_us),
             format!("{:.1}", r.gb_per_s),
@@ -119,7 +119,7 @@ fn csv(rows: &[BenchRow]) -> Outcome {
                 times,
             ]
         };
-        out.write_record(line(&r.kernel, r.median_us, String::new()))?;
+        out.write_record(line(&r.who(), r.median_us, String::new()))?;
         // Peers stand after the best kernel of a case.
         if i > 0 && (rows[i - 1].op, &rows[i - 1].case) == (r.op, &r.case) {
             continue;

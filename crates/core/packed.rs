@@ -3,8 +3,12 @@
 //! A kernel whose spec has `prepack` makes the layout once, ahead of the calls, and is then the only one that
 //! takes the weight: the class of a call says for which kernel its weight is packed.
 
+use crate::ctx::Ctx;
+use crate::device::Device;
 use crate::dtype::DType;
+use crate::error::Error;
 use crate::layout::Layout;
+use crate::spec::KernelSpec;
 use crate::tensor::Tensor;
 use crate::view::View;
 use std::sync::{Mutex, MutexGuard};
@@ -58,8 +62,21 @@ pub struct Packed {
 }
 
 impl Packed {
-    pub(crate) fn new(data: Tensor, dtype: DType, layout: Layout, owner: PackedFor) -> Packed {
-        Packed { data, dtype, layout, owner }
+    /// The weight in the layout of the kernel of this spec, which runs on `device`; `None` where that kernel takes
+    /// weights as they are.
+    ///
+    /// # Safety
+    /// The kernel may be used on the device, and its op takes the weight.
+    ///
+    /// # Errors
+    /// No memory.
+    pub unsafe fn of(spec: &KernelSpec, device: Device, weight: &View<'_>) -> Result<Option<Packed>, Error> {
+        let (Some(prepack), Some(owner)) = (spec.prepack, PackedFor::register(&spec.id())) else {
+            return Ok(None);
+        };
+        // SAFETY: by contract.
+        let data = unsafe { prepack(&Ctx::bare(device), weight)? };
+        Ok(Some(Packed { data, dtype: weight.dtype(), layout: *weight.layout(), owner }))
     }
 
     /// The kernel's id.

@@ -1,13 +1,12 @@
 //! The selector: registry and device to one kernel, or an error with every candidate's reason.
 
 use crate::call::Selected;
-use crate::ctx::Ctx;
 use crate::decide::{self, Decision, usable};
 use crate::device::Device;
-use crate::error::{Error, Result, SelectError};
+use crate::error::{ConfigError, Error, Result, SelectError};
 use crate::names::Backend;
 use crate::op::{AnyKernel, Op, is_reference};
-use crate::packed::{Packed, PackedFor};
+use crate::packed::Packed;
 use crate::platform::Platform;
 use crate::policy::{Level, Mode};
 use crate::reason::Reason;
@@ -141,13 +140,16 @@ impl<'r> Selector<'r> {
         let record = self.registry.record(op)?;
         let ruling = self.registry.ruling();
         let (at, _) = ranked(self.registry, record, self.device.platform(), Some(key), &ruling, None)?;
-        let spec = record.kernels[at].spec();
-        let (Some(prepack), Some(owner)) = (spec.prepack, PackedFor::register(&spec.id())) else {
-            return Ok(None);
-        };
+        if weight.device() != self.device {
+            let detail = format!(
+                "prepack: the weight is on {}, and the kernel runs on {}",
+                weight.device().id(),
+                self.device.id()
+            );
+            return Err(ConfigError::Invalid { name: "weight", detail }.into());
+        }
         // SAFETY: the selection proves that the kernel's requirements hold on this device.
-        let data = unsafe { prepack(&Ctx::bare(self.device), weight)? };
-        Ok(Some(Packed::new(data, weight.dtype(), *weight.layout(), owner)))
+        unsafe { Packed::of(record.kernels[at].spec(), self.device, weight) }
     }
 
     /// Start-up check: every op of `ops` has a usable kernel here for some call.

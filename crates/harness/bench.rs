@@ -3,7 +3,7 @@
 
 use crate::{Call, CallTensor, Filter, Peer, PeerTime, Roofline};
 use kernels_core::{AnyKernel, Device, DeviceKind, Error, Registry, Result};
-use kernels_ops::{AnyCase, Outcome, contracts};
+use kernels_ops::{AnyCase, Outcome, Prepared, contracts};
 use serde::Serialize;
 
 /// One kernel on one case.
@@ -15,6 +15,8 @@ pub struct BenchRow {
     pub case: String,
     /// Kernel id.
     pub kernel: String,
+    /// Whether its weight was packed ahead of the calls.
+    pub packed: bool,
     /// Device.
     pub device: String,
     /// Host threads.
@@ -33,6 +35,11 @@ pub struct BenchRow {
 }
 
 impl BenchRow {
+    /// The kernel, and how it got its weight.
+    pub fn who(&self) -> String {
+        format!("{}{}", self.kernel, if self.packed { ", weight packed ahead" } else { "" })
+    }
+
     /// The fastest of the peers.
     pub fn best_peer(&self) -> Option<(&PeerTime, f64)> {
         let ran = self.peers.iter().filter_map(|p| p.median_us.map(|us| (p, us)));
@@ -95,13 +102,16 @@ pub fn bench(
             check(op, case.as_ref(), &kernels, *device)?;
             let roof = Roofline::of(*device, (cost.read + cost.written) as usize)?;
             let mut rivals = Rivals::of(peers, op, case.as_ref(), *device);
-            let times = medians(case.as_ref(), &kernels, &mut rivals, *device)?;
+            let packed = kernels.iter().filter(|k| k.spec().prepack.is_some()).map(|k| (*k, true));
+            let runs: Vec<_> = kernels.iter().map(|k| (*k, false)).chain(packed).collect();
+            let times = medians(case.as_ref(), &runs, &mut rivals, *device)?;
             let peers = rivals.times();
-            for (kernel, seconds) in kernels.iter().zip(times) {
+            for ((kernel, packed), seconds) in runs.into_iter().zip(times) {
                 rows.push(BenchRow {
                     op,
                     case: case.name().into(),
                     kernel: kernel.spec().id(),
+                    packed,
                     device: device.id().to_string(),
                     threads: device.threads(),
                     median_us: seconds * 1e6,
@@ -133,24 +143,32 @@ fn check(op: &str, case: &dyn AnyCase, kernels: &[&'static dyn AnyKernel], devic
     Ok(())
 }
 
-/// Median seconds a call for each kernel, measured in turns so that the machine's moods hit all alike.
+/// Median seconds a call for each kernel, with its weight packed or not, measured in turns so that the machine's moods
+/// hit all alike.
 fn medians(
     case: &dyn AnyCase,
-    kernels: &[&'static dyn AnyKernel],
+    runs: &[(&'static dyn AnyKernel, bool)],
     rivals: &mut Rivals<'_>,
     device: Device,
 ) -> Result<Vec<f64>> {
-    let time = |k, n| case.time(k, device, n).map(|d| d.map_or(f64::NAN, |d| d.as_secs_f64()) / f64::from(n));
+    let mut prepared = Vec::new();
+    for (kernel, packed) in runs {
+        prepared.push(case.prepared(*kernel, device, *packed)?);
+    }
+    let time = |run: &mut Option<Box<dyn Prepared + '_>>, n: u32| -> Result<f64> {
+        let took = run.as_mut().map(|run| run.time(n)).transpose()?;
+        Ok(took.map_or(f64::NAN, |d| d.as_secs_f64()) / f64::from(n))
+    };
     let mut counts = Vec::new();
-    for k in kernels {
-        time(*k, 2)?;
-        let once = time(*k, 3)?;
+    for run in &mut prepared {
+        time(run, 2)?;
+        let once = time(run, 3)?;
         counts.push(((SLICE_SECONDS / once) as u32).clamp(1, 1_000_000));
     }
-    let mut samples = vec![Vec::new(); kernels.len()];
+    let mut samples = vec![Vec::new(); runs.len()];
     for _ in 0..ROUNDS {
-        for (i, k) in kernels.iter().enumerate() {
-            samples[i].push(time(*k, counts[i])?);
+        for (i, run) in prepared.iter_mut().enumerate() {
+            samples[i].push(time(run, counts[i])?);
         }
         rivals.time();
     }

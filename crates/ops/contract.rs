@@ -1,7 +1,7 @@
 //! What a contract states besides its arguments: parity cases, tolerance and cost. The harness runs
 //! every registered kernel against them; a kernel that is not in this suite does not exist.
 
-use kernels_core::{AnyKernel, DType, Device, Key, Op, Result, Tensor};
+use kernels_core::{AnyKernel, DType, Device, Key, Op, Result, Tensor, View};
 use std::time::Duration;
 
 /// The testable half of an op's contract.
@@ -24,6 +24,13 @@ pub trait Contract: Op {
     /// # Errors
     /// A case that does not fit the op, which is a fault of the contract.
     fn bind<'a>(params: &Self::Params, tensors: &'a mut [Tensor]) -> Option<Self::Args<'a>>;
+
+    /// The weight that a kernel may want in its own layout, for ops that have one. Such a kernel gets every case both
+    /// ways.
+    fn weight<'b, 'a>(args: &'b mut Self::Args<'a>) -> Option<&'b mut View<'a>> {
+        let _ = args;
+        None
+    }
 
     /// How far a kernel's result may be from the reference's for calls of this class.
     fn tolerance(key: Key) -> Tolerance;
@@ -165,16 +172,26 @@ pub trait AnyCase: Send + Sync {
     /// # Errors
     /// One of them fails where the other does not.
     fn run_mutated(&self, kernel: &'static dyn AnyKernel, device: Device, seed: u64) -> Result<Outcome>;
-    /// Runs `kernel` `iterations` times on a copy of the case on `device`, and times that.
+    /// A copy of the case on `device` for `kernel`, to be run many times, with its weight `packed` ahead of the calls
+    /// if the kernel does that; `None` where it does not serve.
+    ///
+    /// # Errors
+    /// No memory.
+    fn prepared<'c>(
+        &'c self,
+        kernel: &'static dyn AnyKernel,
+        device: Device,
+        packed: bool,
+    ) -> Result<Option<Box<dyn Prepared + 'c>>>;
+}
+
+/// A case and a kernel for it, and memory that stays where it is.
+pub trait Prepared {
+    /// How long so many calls take.
     ///
     /// # Errors
     /// The kernel's failure.
-    fn time(
-        &self,
-        kernel: &'static dyn AnyKernel,
-        device: Device,
-        iterations: u32,
-    ) -> Result<Option<Duration>>;
+    fn time(&mut self, iterations: u32) -> Result<Duration>;
 }
 
 /// A contract in the inventory.

@@ -1,8 +1,9 @@
 //! A contract without its type: what runs kernels on its cases.
 
-use crate::contract::{AnyCase, AnyContract, Case, Contract, Cost, Outcome};
+use crate::contract::{AnyCase, AnyContract, Case, Contract, Cost, Outcome, Prepared};
 use kernels_core::{
-    AnyKernel, Backend, Checked, DType, Device, Error, Kernel, KernelSpec, Key, Registry, Result, Tensor,
+    AnyKernel, Backend, Checked, DType, Device, Error, Kernel, KernelSpec, Key, Packed, Registry, Result,
+    Tensor,
 };
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -47,9 +48,24 @@ impl<O: Contract> ErasedCase<O> {
         self.case.tensors.iter().map(|t| t.to_device(device)).collect()
     }
 
+    fn bound<'a>(&self, tensors: &'a mut [Tensor]) -> Result<O::Args<'a>> {
+        O::bind(&self.case.params, tensors).ok_or_else(|| self.fault("does not bind to the op"))
+    }
+
     fn checked<'a>(&self, tensors: &'a mut [Tensor]) -> Result<Checked<'a, O>> {
-        let args =
-            O::bind(&self.case.params, tensors).ok_or_else(|| self.fault("does not bind to the op"))?;
+        self.checked_with(tensors, None)
+    }
+
+    /// With this instead of the weight.
+    fn checked_with<'a>(
+        &self,
+        tensors: &'a mut [Tensor],
+        packed: Option<&'a Packed>,
+    ) -> Result<Checked<'a, O>> {
+        let mut args = self.bound(tensors)?;
+        if let (Some(packed), Some(weight)) = (packed, O::weight(&mut args)) {
+            *weight = packed.view();
+        }
         Checked::new(args)
     }
 
@@ -58,14 +74,29 @@ impl<O: Contract> ErasedCase<O> {
         kernels_core::ConfigError::Invalid { name: "contract", detail }.into()
     }
 
-    /// Memory of the outputs after `kernel`, with the class of the call; `None` where it does not serve.
+    /// The case's weight in the kernel's own layout, if it has one.
+    fn packed(&self, kernel: &Kernel<O>, device: Device) -> Result<Option<Packed>> {
+        let mut tensors = self.copies(device)?;
+        let mut args = self.bound(&mut tensors)?;
+        match O::weight(&mut args) {
+            // SAFETY: the caller has found the kernel usable, and the case is one of its op.
+            Some(weight) if kernel.spec().prepack.is_some() => unsafe {
+                Packed::of(kernel.spec(), device, weight)
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// Memory of the outputs after `kernel`, with the class of the call; `None` where it does not serve. A
+    /// packed weight goes where the case has a plain one.
     fn outputs(
         &self,
         kernel: &'static Kernel<O>,
         mut tensors: Vec<Tensor>,
+        packed: Option<&Packed>,
         device: Device,
     ) -> Result<Option<(Key, Vec<Vec<f64>>)>> {
-        let mut checked = self.checked(&mut tensors)?;
+        let mut checked = self.checked_with(&mut tensors, packed)?;
         let key = checked.key();
         let Ok(selected) = kernel.for_call(&checked) else { return Ok(None) };
         selected.call(&mut checked)?;
@@ -111,7 +142,7 @@ impl<O: Contract> ErasedCase<O> {
             return Ok(known);
         }
         let outputs = self
-            .outputs(self.reference(kernel)?, self.copies(Device::cpu())?, Device::cpu())?
+            .outputs(self.reference(kernel)?, self.copies(Device::cpu())?, None, Device::cpu())?
             .ok_or_else(|| self.fault("is not served by the reference"))?;
         Ok(cell.get_or_init(|| outputs.1))
     }
@@ -136,15 +167,24 @@ impl<O: Contract> AnyCase for ErasedCase<O> {
 
     fn run(&self, kernel: &'static dyn AnyKernel, device: Device) -> Result<Outcome> {
         let kernel = self.typed(kernel)?;
-        let Some((key, got)) = self.outputs(kernel, self.copies(device)?, device)? else {
+        let Some((key, got)) = self.outputs(kernel, self.copies(device)?, None, device)? else {
             return Ok(Outcome::NotServed);
         };
-        Ok(Self::compared(key, &got, self.expected(kernel)?))
+        let plain = Self::compared(key, &got, self.expected(kernel)?);
+        let Some(packed) = self.packed(kernel, device)? else { return Ok(plain) };
+        let got = self.outputs(kernel, self.copies(device)?, Some(&packed), device)?;
+        let Some((key, got)) = got else { return Err(self.fault("is served, but not with a packed weight")) };
+        match (Self::compared(key, &got, self.expected(kernel)?), plain) {
+            (Outcome::Ran { worst, at }, Outcome::Ran { worst: least, .. }) if worst > least => {
+                Ok(Outcome::Ran { worst, at: format!("with a packed weight, {at}") })
+            }
+            (_, plain) => Ok(plain),
+        }
     }
 
     fn results(&self, kernel: &'static dyn AnyKernel, device: Device) -> Result<Option<Vec<Vec<f64>>>> {
         let kernel = self.typed(kernel)?;
-        Ok(self.outputs(kernel, self.copies(device)?, device)?.map(|(_, outputs)| outputs))
+        Ok(self.outputs(kernel, self.copies(device)?, None, device)?.map(|(_, outputs)| outputs))
     }
 
     fn run_mutated(&self, kernel: &'static dyn AnyKernel, device: Device, seed: u64) -> Result<Outcome> {
@@ -156,8 +196,8 @@ impl<O: Contract> AnyCase for ErasedCase<O> {
         }
         drop(bound);
         let copies = |device: Device| tensors.iter().map(|t| t.to_device(device)).collect::<Result<Vec<_>>>();
-        let expected = self.outputs(self.reference(kernel)?, copies(Device::cpu())?, Device::cpu());
-        let got = self.outputs(kernel, copies(device)?, device);
+        let expected = self.outputs(self.reference(kernel)?, copies(Device::cpu())?, None, Device::cpu());
+        let got = self.outputs(kernel, copies(device)?, None, device);
         match (got, expected) {
             (Ok(None), _) => Ok(Outcome::NotServed),
             (Ok(Some((key, got))), Ok(Some((_, expected)))) => Ok(Self::compared(key, &got, &expected)),
@@ -172,22 +212,41 @@ impl<O: Contract> AnyCase for ErasedCase<O> {
         }
     }
 
-    fn time(
-        &self,
+    fn prepared<'c>(
+        &'c self,
         kernel: &'static dyn AnyKernel,
         device: Device,
-        iterations: u32,
-    ) -> Result<Option<Duration>> {
+        packed: bool,
+    ) -> Result<Option<Box<dyn Prepared + 'c>>> {
         let kernel = self.typed(kernel)?;
+        let packed = if packed { self.packed(kernel, device)? } else { None };
         let mut tensors = self.copies(device)?;
-        let mut checked = self.checked(&mut tensors)?;
-        let Ok(selected) = kernel.for_call(&checked) else { return Ok(None) };
-        device.synchronize()?;
+        let serves = kernel.for_call(&self.checked_with(&mut tensors, packed.as_ref())?).is_ok();
+        if !serves {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(Run { case: self, kernel, device, tensors, packed })))
+    }
+}
+
+struct Run<'c, O: Contract> {
+    case: &'c ErasedCase<O>,
+    kernel: &'static Kernel<O>,
+    device: Device,
+    tensors: Vec<Tensor>,
+    packed: Option<Packed>,
+}
+
+impl<O: Contract> Prepared for Run<'_, O> {
+    fn time(&mut self, iterations: u32) -> Result<Duration> {
+        let mut checked = self.case.checked_with(&mut self.tensors, self.packed.as_ref())?;
+        let selected = self.kernel.for_call(&checked)?;
+        self.device.synchronize()?;
         let start = Instant::now();
         for _ in 0..iterations {
             selected.call(&mut checked)?;
         }
-        device.synchronize()?;
-        Ok(Some(start.elapsed()))
+        self.device.synchronize()?;
+        Ok(start.elapsed())
     }
 }

@@ -20,7 +20,7 @@ pub mod sampling;
 mod self_test;
 
 pub use contract::{
-    AnyCase, AnyContract, Case, Contract, ContractEntry, Cost, Outcome, Tolerance, contracts,
+    AnyCase, AnyContract, Case, Contract, ContractEntry, Cost, Outcome, Prepared, Tolerance, contracts,
 };
 pub use erased::Erased;
 #[doc(hidden)]

@@ -2,12 +2,14 @@
 //! which each step along k is next to the one before. A tile of outer products then loads two vectors and a few
 //! single numbers for up to 12 multiply-adds, where dot products load as much as they multiply.
 //!
-//! Turning costs about one operation for each weight; the panels of a block stay in L1, the sums in L2.
+//! Turning costs about one operation for each weight; the panels of a block stay in L1, the sums in L2. A weight that
+//! was packed ahead of the calls is in panels already, of its own type, and widened where it is multiplied.
 
 use super::input::{DEPTH, Input};
 use super::output::Output;
-use crate::isa::{Elem, Isa, Square, load_tail, prefetch};
-use kernels_core::Rows;
+use super::product::Weight;
+use crate::isa::{AHEAD, Elem, Isa, Square, load_tail, prefetch};
+use kernels_core::{Device, Error, Rows, Tensor, View};
 use std::ops::Range;
 
 /// Columns of a unit of work: a panel of the widest vectors.
@@ -24,7 +26,7 @@ const MOST: usize = 12;
 
 /// Numbers of scratch for a thread.
 pub fn scratch(x_rows: usize) -> usize {
-    if x_rows < super::input::MANY { 0 } else { COLUMNS * (DEPTH + x_rows.min(ROWS + MOST)) }
+    COLUMNS * (DEPTH + x_rows.min(ROWS + MOST))
 }
 
 /// All rows of x times the weight rows of `units`, groups of [`UNIT`].
@@ -35,13 +37,13 @@ pub fn scratch(x_rows: usize) -> usize {
 #[inline(always)]
 pub unsafe fn blocked<S: Isa, W: Elem, O: Elem>(
     x: Input,
-    (weight, rows): (*const W, Rows),
+    weight: Weight<W>,
     units: Range<usize>,
     out: Output<O>,
     space: *mut f32,
 ) {
     let blocks = x.rows.div_ceil(ROWS);
-    let (mut n, last) = (units.start * UNIT, rows.rows.min(units.end * UNIT));
+    let (mut n, last) = (units.start * UNIT, weight.rows.rows.min(units.end * UNIT));
     while n < last {
         let columns = Columns { n, count: COLUMNS.min(last - n), panels: space };
         for block in 0..blocks {
@@ -51,7 +53,7 @@ pub unsafe fn blocked<S: Isa, W: Elem, O: Elem>(
             // SAFETY: by contract; the sums follow the panels.
             unsafe {
                 let sums = space.add(COLUMNS * DEPTH);
-                columns.sum::<S, W>(x, (start, end), (weight, rows), sums);
+                columns.sum::<S, W>(x, (start, end), weight, sums);
                 columns.finish::<S, O>((start, end), sums, out);
             }
         }
@@ -75,11 +77,11 @@ impl Columns {
         self,
         x: Input,
         (start, end): (usize, usize),
-        (weight, rows): (*const W, Rows),
+        Weight { ptr: weight, rows, packed }: Weight<W>,
         sums: *mut f32,
     ) {
         let width = 2 * S::W;
-        let panels = self.count.div_ceil(width);
+        let (panels, x_cols) = (self.count.div_ceil(width), x.cols);
         // SAFETY: rows m.. and columns n.. are inside their tensors, and have their place in the scratch.
         unsafe {
             if x.cols == 0 {
@@ -88,7 +90,7 @@ impl Columns {
             let mut k = 0;
             while k < x.cols {
                 let depth = DEPTH.min(x.cols - k);
-                for p in 0..panels {
+                for p in 0..if packed { 0 } else { panels } {
                     let first = self.n + p * width;
                     let source = weight.add(first * rows.stride + k);
                     let count = width.min(rows.rows - first);
@@ -96,30 +98,56 @@ impl Columns {
                 }
                 for m in (start..end).step_by(S::TILE) {
                     let (x, sums) = (x.tile(m, k, depth), sums.add((m - start) * COLUMNS));
-                    self.tiles::<S>(x, S::TILE.min(end - m), depth, sums, k > 0);
+                    let rows = S::TILE.min(end - m);
+                    match packed {
+                        true => {
+                            let panels = (weight.add(self.n * x_cols + k * width), width * x_cols);
+                            self.tiles::<S, W>(x, panels, rows, depth, sums, (k > 0, m == start));
+                        }
+                        false => self.tiles::<S, f32>(
+                            x,
+                            (self.panels, width * DEPTH),
+                            rows,
+                            depth,
+                            sums,
+                            (k > 0, false),
+                        ),
+                    }
                 }
                 k += depth;
             }
         }
     }
 
-    /// `rows` rows of x times all panels.
+    /// `rows` rows of x times all panels, the first one and how far apart they are; `first` where these panels come
+    /// from memory now.
     ///
     /// # Safety
     /// As for [`blocked`].
     #[inline(always)]
-    unsafe fn tiles<S: Isa>(self, x: *const f32, rows: usize, depth: usize, sums: *mut f32, add: bool) {
+    unsafe fn tiles<S: Isa, E: Elem>(
+        self,
+        x: *const f32,
+        (panels, stride): (*const E, usize),
+        rows: usize,
+        depth: usize,
+        sums: *mut f32,
+        (add, first): (bool, bool),
+    ) {
         let (width, mut m) = (2 * S::W, 0);
         macro_rules! tiles {
             ($rows:literal) => {{
                 for p in 0..self.count.div_ceil(width) {
                     // SAFETY: rows and columns have their place in the scratch.
                     unsafe {
-                        let panel = self.panels.add(p * width * DEPTH);
+                        let panel = panels.add(p * stride);
                         let (x, sums) = (x.add(m * depth), sums.add(m * COLUMNS + p * width));
                         // Of the rows of x that come next each panel asks for a part.
                         let ahead = x.wrapping_add($rows * depth + 2 * DEPTH * p);
-                        tile::<S, $rows>(x, panel, depth, sums, add, ahead);
+                        match first && m == 0 {
+                            true => tile::<S, E, $rows, true>(x, panel, depth, sums, add, ahead),
+                            false => tile::<S, E, $rows, false>(x, panel, depth, sums, add, ahead),
+                        }
                     }
                 }
                 m += $rows;
@@ -193,14 +221,14 @@ unsafe fn turn<S: Isa, W: Elem>(
 }
 
 /// `ROWS` rows of x, `depth` apart, times a panel, added to `sums` or written there. From `ahead` on, a line is asked
-/// for each eight steps.
+/// for each eight steps, and where the panel is `STREAMED` from memory, what of it comes next.
 ///
 /// # Safety
 /// As for [`blocked`].
 #[inline(always)]
-unsafe fn tile<S: Isa, const ROWS: usize>(
+unsafe fn tile<S: Isa, E: Elem, const ROWS: usize, const STREAMED: bool>(
     x: *const f32,
-    panel: *const f32,
+    panel: *const E,
     depth: usize,
     sums: *mut f32,
     add: bool,
@@ -218,7 +246,11 @@ unsafe fn tile<S: Isa, const ROWS: usize>(
                 prefetch(ahead.wrapping_add(2 * k));
             }
             let at = panel.add(k * 2 * S::W);
-            let (a, b) = (S::load_f32(at), S::load_f32(at.add(S::W)));
+            if STREAMED {
+                prefetch(at.cast::<u8>().wrapping_add(AHEAD));
+                prefetch(at.add(S::W).cast::<u8>().wrapping_add(AHEAD));
+            }
+            let (a, b) = (E::load::<S>(at), E::load::<S>(at.add(S::W)));
             for i in 0..ROWS {
                 let v = S::splat(*rows[i].add(k));
                 acc[i][0] = S::fma(v, a, acc[i][0]);
@@ -233,4 +265,27 @@ unsafe fn tile<S: Isa, const ROWS: usize>(
             }
         }
     }
+}
+
+/// All of a weight in panels of two vectors' columns, of its own type; rows past the last are the last again.
+///
+/// # Safety
+/// The weight is on the host, of type `W`.
+pub unsafe fn pack<S: Isa, W: Elem>(weight: &View<'_>) -> Result<Tensor, Error> {
+    let Rows { rows, cols, stride } = weight.rows().unwrap_or(Rows { rows: 0, cols: 0, stride: 0 });
+    let width = 2 * S::W;
+    // SAFETY: every element is written below.
+    let mut packed =
+        unsafe { Tensor::uninit(W::DTYPE, &[rows.div_ceil(width), cols, width], Device::cpu())? };
+    let (from, to) = (weight.as_ptr::<W>(), packed.view_mut().as_mut_ptr::<W>());
+    for first in (0..rows).step_by(width) {
+        for j in 0..width {
+            let row = (first + j).min(rows - 1);
+            for k in 0..cols {
+                // SAFETY: the row is inside the weight, and the column has its place in the panel.
+                unsafe { to.add(first * cols + k * width + j).write(*from.add(row * stride + k)) };
+            }
+        }
+    }
+    Ok(packed)
 }

@@ -2,7 +2,7 @@
 
 use super::input::Input;
 use super::output::Output;
-use super::product::{self, product};
+use super::product::{self, Weight, is_cut, product};
 use crate::isa::Isa;
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};
@@ -19,16 +19,20 @@ variants!(unsafe {
     workspace: workspace,
 });
 
+fn cut(a: &Fp8ScaledMm<'_>) -> bool {
+    is_cut(&a.a, false)
+}
+
 fn plan(a: &Fp8ScaledMm<'_>) -> Plan {
-    product::plan(&a.a, a.b.dim(0), a.b.layout().elements())
+    product::plan(&a.a, cut(a), a.b.dim(0), a.b.layout().elements())
 }
 
 fn first(a: &Fp8ScaledMm<'_>) -> Plan {
-    Input::plan(&a.a)
+    Input::plan(&a.a, cut(a))
 }
 
 pub fn workspace(a: &Fp8ScaledMm<'_>, threads: usize) -> usize {
-    product::bytes(&a.a, threads)
+    product::bytes(&a.a, cut(a), threads)
 }
 
 /// # Safety
@@ -36,19 +40,20 @@ pub fn workspace(a: &Fp8ScaledMm<'_>, threads: usize) -> usize {
 #[inline(always)]
 unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Fp8ScaledMm<'_>, rows: Range<usize>) {
     // SAFETY: the workspace begins with this size.
-    unsafe { Input::prepare::<S>(&a.a, rows, ctx.workspace().0) }
+    unsafe { Input::prepare::<S>(&a.a, cut(a), rows, ctx.workspace().0) }
 }
 
 /// # Safety
 /// Checked arguments on the host, `S`'s features, and units that nobody else works on.
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &Fp8ScaledMm<'_>, units: Range<usize>, thread: usize) {
-    let (Some(x), Some(rows)) = (Input::of(&a.a, ctx.workspace().0), a.b.rows()) else { return };
-    let space = product::space(ctx, &a.a, thread);
+    let (Some(x), Some(rows)) = (Input::of(&a.a, cut(a), ctx.workspace().0), a.b.rows()) else { return };
+    let weight = Weight { ptr: a.b.as_ptr(), rows, packed: false };
+    let space = product::space(ctx, &a.a, cut(a), thread);
     with_float!(a.out.dtype(), O => {
         let Some(out) = Output::<O>::of(&a.out, a.bias.as_ref()) else { return };
         let out = out.scaled(&a.scales_a, &a.scales_b);
         // SAFETY: passed on.
-        unsafe { product::<S, F8E4M3, O>(x, (a.b.as_ptr(), rows), units, out, space) }
+        unsafe { product::<S, F8E4M3, O>(x, weight, units, out, space) }
     })
 }

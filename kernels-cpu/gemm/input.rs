@@ -15,30 +15,36 @@ pub const MANY: usize = 16;
 /// Steps along k of a block, and of a panel of weights: 16 KiB of 16 columns.
 pub const DEPTH: usize = 256;
 
-/// x as f32: in rows `stride` apart, or from [`MANY`] rows on in blocks.
+/// x as f32: in rows `stride` apart, or `cut` into blocks of columns.
 #[derive(Clone, Copy)]
 pub struct Input {
     pub rows: usize,
     pub cols: usize,
+    pub cut: bool,
     pub ptr: *const f32,
     pub stride: usize,
 }
 
+/// Whether x times a weight that comes in panels already, or not, is cut.
+pub fn is_cut(x: &View<'_>, packed: bool) -> bool {
+    packed || x.rows().is_some_and(|r| r.rows >= MANY)
+}
+
 impl Input {
     /// Bytes of scratch: none for a few rows that are f32 already.
-    pub fn bytes(x: &View<'_>) -> usize {
+    pub fn bytes(x: &View<'_>, cut: bool) -> usize {
         let Some(r) = x.rows() else { return 0 };
-        let bytes = match (x.dtype(), r.rows < MANY) {
-            (DType::F32, true) => 0,
-            (_, true) => 4 * r.rows * padded(r.cols),
-            (_, false) => 4 * r.rows * r.cols,
+        let bytes = match (x.dtype(), cut) {
+            (DType::F32, false) => 0,
+            (_, false) => 4 * r.rows * padded(r.cols),
+            (_, true) => 4 * r.rows * r.cols,
         };
         bytes.next_multiple_of(64)
     }
 
     /// How [`Input::prepare`] splits: by rows.
-    pub fn plan(x: &View<'_>) -> Plan {
-        match (x.rows(), Input::bytes(x)) {
+    pub fn plan(x: &View<'_>, cut: bool) -> Plan {
+        match (x.rows(), Input::bytes(x, cut)) {
             (None, _) | (_, 0) => Plan { units: 0, work: 0 },
             (Some(r), _) => Plan { units: r.rows, work: r.rows * r.cols },
         }
@@ -49,32 +55,32 @@ impl Input {
     /// # Safety
     /// `S`'s features; `scratch` valid for [`Input::bytes`]; nobody else works on these rows.
     #[inline(always)]
-    pub unsafe fn prepare<S: Isa>(x: &View<'_>, rows: Range<usize>, scratch: *mut u8) {
+    pub unsafe fn prepare<S: Isa>(x: &View<'_>, cut: bool, rows: Range<usize>, scratch: *mut u8) {
         let Some(r) = x.rows() else { return };
         let to = scratch.cast::<f32>();
         // SAFETY: passed on.
         unsafe {
             match x.dtype() {
-                DType::F32 => lay::<S, f32>(x.as_ptr(), r, rows, to),
-                DType::F16 => lay::<S, kernels_core::f16>(x.as_ptr(), r, rows, to),
-                DType::BF16 => lay::<S, kernels_core::bf16>(x.as_ptr(), r, rows, to),
-                DType::F8E4M3 => lay::<S, kernels_core::F8E4M3>(x.as_ptr(), r, rows, to),
+                DType::F32 => lay::<S, f32>(x.as_ptr(), r, cut, rows, to),
+                DType::F16 => lay::<S, kernels_core::f16>(x.as_ptr(), r, cut, rows, to),
+                DType::BF16 => lay::<S, kernels_core::bf16>(x.as_ptr(), r, cut, rows, to),
+                DType::F8E4M3 => lay::<S, kernels_core::F8E4M3>(x.as_ptr(), r, cut, rows, to),
                 _ => {}
             }
         }
     }
 
     /// x after [`Input::prepare`].
-    pub fn of(x: &View<'_>, scratch: *mut u8) -> Option<Input> {
+    pub fn of(x: &View<'_>, cut: bool, scratch: *mut u8) -> Option<Input> {
         let r = x.rows()?;
-        let (ptr, stride) = match Input::bytes(x) {
+        let (ptr, stride) = match Input::bytes(x, cut) {
             0 => (x.as_ptr(), r.stride),
             _ => (scratch.cast_const().cast(), padded(r.cols)),
         };
-        Some(Input { rows: r.rows, cols: r.cols, ptr, stride })
+        Some(Input { rows: r.rows, cols: r.cols, cut, ptr, stride })
     }
 
-    /// Of many rows: steps `k..k + depth` of row `m` and, `depth` apart, of the rows after it. `k` is a multiple of
+    /// Of blocks: steps `k..k + depth` of row `m` and, `depth` apart, of the rows after it. `k` is a multiple of
     /// [`DEPTH`], and `depth` is that or what is left.
     ///
     /// # Safety
@@ -93,12 +99,12 @@ fn padded(cols: usize) -> usize {
 /// # Safety
 /// As for [`Input::prepare`].
 #[inline(always)]
-unsafe fn lay<S: Isa, T: Elem>(x: *const T, r: Rows, rows: Range<usize>, to: *mut f32) {
+unsafe fn lay<S: Isa, T: Elem>(x: *const T, r: Rows, cut: bool, rows: Range<usize>, to: *mut f32) {
     for m in rows {
         // SAFETY: the row is inside x, and has its place in the scratch.
         unsafe {
             let row = x.add(m * r.stride);
-            if r.rows < MANY {
+            if !cut {
                 convert::<S, T, f32>(row, to.add(m * padded(r.cols)), r.cols);
                 continue;
             }

@@ -1,12 +1,13 @@
-//! `gemm.linear`.
+//! `gemm.linear`. A weight may be packed ahead of the calls: then nothing of it is turned in them.
 
+use super::blocked::pack;
 use super::input::Input;
 use super::output::Output;
-use super::product::{self, product};
+use super::product::{self, Weight, is_cut, product};
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};
-use kernels_core::Ctx;
+use kernels_core::{Ctx, Error, PackedFor, Tensor, View};
 use kernels_ops::gemm::Linear;
 use std::ops::Range;
 
@@ -17,18 +18,34 @@ variants!(unsafe {
     part: part,
     prepare: (first, prepare),
     workspace: workspace,
+    prepack: prepack,
 });
 
+fn is_packed(a: &Linear<'_>) -> bool {
+    a.weight.packed() != PackedFor::NOBODY
+}
+
+fn cut(a: &Linear<'_>) -> bool {
+    is_cut(&a.x, is_packed(a))
+}
+
+/// # Safety
+/// A float weight on the host.
+unsafe fn prepack<S: Isa>(weight: &View<'_>) -> Result<Tensor, Error> {
+    // SAFETY: passed on.
+    with_float!(weight.dtype(), W => unsafe { pack::<S, W>(weight) })
+}
+
 fn plan(a: &Linear<'_>) -> Plan {
-    product::plan(&a.x, a.weight.dim(0), a.weight.layout().elements())
+    product::plan(&a.x, cut(a), a.weight.dim(0), a.weight.layout().elements())
 }
 
 fn first(a: &Linear<'_>) -> Plan {
-    Input::plan(&a.x)
+    Input::plan(&a.x, cut(a))
 }
 
 pub fn workspace(a: &Linear<'_>, threads: usize) -> usize {
-    product::bytes(&a.x, threads)
+    product::bytes(&a.x, cut(a), threads)
 }
 
 /// # Safety
@@ -36,7 +53,7 @@ pub fn workspace(a: &Linear<'_>, threads: usize) -> usize {
 #[inline(always)]
 unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Linear<'_>, rows: Range<usize>) {
     // SAFETY: the workspace begins with this size.
-    unsafe { Input::prepare::<S>(&a.x, rows, ctx.workspace().0) }
+    unsafe { Input::prepare::<S>(&a.x, cut(a), rows, ctx.workspace().0) }
 }
 
 /// # Safety
@@ -53,9 +70,10 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &Linear<'_>, units: Range<usize>, thread: u
 /// As for [`part`].
 #[inline(always)]
 unsafe fn typed<S: Isa, W: Elem, O: Elem>(ctx: &Ctx, a: &Linear<'_>, units: Range<usize>, thread: usize) {
-    let (x, out) = (Input::of(&a.x, ctx.workspace().0), Output::of(&a.out, a.bias.as_ref()));
+    let (x, out) = (Input::of(&a.x, cut(a), ctx.workspace().0), Output::of(&a.out, a.bias.as_ref()));
     let (Some(x), Some(out), Some(rows)) = (x, out, a.weight.rows()) else { return };
-    let space = product::space(ctx, &a.x, thread);
+    let space = product::space(ctx, &a.x, cut(a), thread);
+    let weight = Weight { ptr: a.weight.as_ptr(), rows, packed: is_packed(a) };
     // SAFETY: passed on.
-    unsafe { product::<S, W, O>(x, (a.weight.as_ptr(), rows), units, out, space) }
+    unsafe { product::<S, W, O>(x, weight, units, out, space) }
 }

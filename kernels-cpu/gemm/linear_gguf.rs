@@ -3,7 +3,7 @@
 
 use super::input::Input;
 use super::output::Output;
-use super::product::{self, product};
+use super::product::{self, Weight, is_cut, product};
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
 use crate::quantization::blocks::{Sink, dequantize};
@@ -22,16 +22,20 @@ variants!(unsafe {
     workspace: workspace,
 });
 
+fn cut(a: &LinearGguf<'_>) -> bool {
+    is_cut(&a.x, false)
+}
+
 fn plan(a: &LinearGguf<'_>) -> Plan {
-    product::plan(&a.x, a.weight.dim(0), a.weight.layout().elements())
+    product::plan(&a.x, cut(a), a.weight.dim(0), a.weight.layout().elements())
 }
 
 fn first(a: &LinearGguf<'_>) -> Plan {
-    Input::plan(&a.x)
+    Input::plan(&a.x, cut(a))
 }
 
 fn workspace(a: &LinearGguf<'_>, threads: usize) -> usize {
-    product::bytes(&a.x, threads) + threads * decoded_bytes(a)
+    product::bytes(&a.x, cut(a), threads) + threads * decoded_bytes(a)
 }
 
 fn decoded_bytes(a: &LinearGguf<'_>) -> usize {
@@ -40,7 +44,7 @@ fn decoded_bytes(a: &LinearGguf<'_>) -> usize {
 
 /// Weight rows decoded together: a unit of work.
 fn group(a: &LinearGguf<'_>) -> usize {
-    product::unit(a.x.rows().map_or(0, |r| r.rows))
+    product::unit(cut(a))
 }
 
 /// # Safety
@@ -48,7 +52,7 @@ fn group(a: &LinearGguf<'_>) -> usize {
 #[inline(always)]
 unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &LinearGguf<'_>, rows: Range<usize>) {
     // SAFETY: the workspace begins with this size.
-    unsafe { Input::prepare::<S>(&a.x, rows, ctx.workspace().0) }
+    unsafe { Input::prepare::<S>(&a.x, cut(a), rows, ctx.workspace().0) }
 }
 
 /// # Safety
@@ -57,9 +61,9 @@ unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &LinearGguf<'_>, rows: Range<usize>) {
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &LinearGguf<'_>, units: Range<usize>, thread: usize) {
     // SAFETY: passed on; the workspace has a group of decoded rows for each thread after the product's.
     with_float!(a.x.dtype(), O => unsafe {
-        let after = product::bytes(&a.x, ctx.threads) + thread * decoded_bytes(a);
+        let after = product::bytes(&a.x, cut(a), ctx.threads) + thread * decoded_bytes(a);
         let decoded = ctx.workspace().0.add(after).cast::<f32>();
-        typed::<S, O>(ctx, a, units, decoded, product::space(ctx, &a.x, thread));
+        typed::<S, O>(ctx, a, units, decoded, product::space(ctx, &a.x, cut(a), thread));
     })
 }
 
@@ -73,7 +77,7 @@ unsafe fn typed<S: Isa, O: Elem>(
     decoded: *mut f32,
     space: *mut f32,
 ) {
-    let (x, out) = (Input::of(&a.x, ctx.workspace().0), Output::<O>::of(&a.out, a.bias.as_ref()));
+    let (x, out) = (Input::of(&a.x, cut(a), ctx.workspace().0), Output::<O>::of(&a.out, a.bias.as_ref()));
     let (Some(x), Some(out), Some(rows)) = (x, out, a.weight.rows()) else { return };
     let (bytes, last) = (row_bytes(a.weight.dtype(), rows.stride), rows.rows.min(units.end * group(a)));
     let mut first = units.start * group(a);
@@ -97,8 +101,9 @@ unsafe fn typed<S: Isa, O: Elem>(
             }
         }
         let group = Rows { rows: count, cols: rows.cols, stride: rows.cols };
+        let weight = Weight { ptr: decoded.cast_const(), rows: group, packed: false };
         // SAFETY: one unit of decoded rows, which are columns of the output from `first` on.
-        unsafe { product::<S, f32, O>(x, (decoded, group), 0..1, out.without_columns(first), space) };
+        unsafe { product::<S, f32, O>(x, weight, 0..1, out.without_columns(first), space) };
         first += count;
     }
 }

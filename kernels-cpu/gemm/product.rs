@@ -2,7 +2,8 @@
 //! turned for outer products where it has many.
 
 use super::blocked::{self, blocked};
-use super::input::{Input, MANY};
+use super::input::Input;
+pub use super::input::is_cut;
 use super::output::Output;
 use super::panel::panel;
 use super::tile::NR;
@@ -11,29 +12,37 @@ use crate::pool::Plan;
 use kernels_core::{Ctx, Rows, View};
 use std::ops::Range;
 
+/// Rows of a weight as they are, or in panels of two vectors' columns ([`blocked::pack`]).
+#[derive(Clone, Copy)]
+pub struct Weight<W> {
+    pub ptr: *const W,
+    pub rows: Rows,
+    pub packed: bool,
+}
+
 /// Weight rows of a unit of work.
-pub fn unit(x_rows: usize) -> usize {
-    if x_rows < MANY { NR } else { blocked::UNIT }
+pub fn unit(cut: bool) -> usize {
+    if cut { blocked::UNIT } else { NR }
 }
 
 /// How a product with `rows` weight rows, `weights` numbers together, splits.
-pub fn plan(x: &View<'_>, rows: usize, weights: usize) -> Plan {
+pub fn plan(x: &View<'_>, cut: bool, rows: usize, weights: usize) -> Plan {
     let x_rows = x.rows().map_or(0, |r| r.rows);
-    Plan { units: rows.div_ceil(unit(x_rows)), work: x_rows.max(2) / 2 * weights }
+    Plan { units: rows.div_ceil(unit(cut)), work: x_rows.max(2) / 2 * weights }
 }
 
 /// Bytes of scratch for x and for each thread's panels.
-pub fn bytes(x: &View<'_>, threads: usize) -> usize {
-    Input::bytes(x) + threads * thread_bytes(x)
+pub fn bytes(x: &View<'_>, cut: bool, threads: usize) -> usize {
+    Input::bytes(x, cut) + threads * thread_bytes(x, cut)
 }
 
-fn thread_bytes(x: &View<'_>) -> usize {
-    4 * blocked::scratch(x.rows().map_or(0, |r| r.rows))
+fn thread_bytes(x: &View<'_>, cut: bool) -> usize {
+    if cut { 4 * blocked::scratch(x.rows().map_or(0, |r| r.rows)) } else { 0 }
 }
 
 /// The scratch of one thread.
-pub fn space(ctx: &Ctx, x: &View<'_>, thread: usize) -> *mut f32 {
-    ctx.workspace().0.wrapping_add(Input::bytes(x) + thread * thread_bytes(x)).cast()
+pub fn space(ctx: &Ctx, x: &View<'_>, cut: bool, thread: usize) -> *mut f32 {
+    ctx.workspace().0.wrapping_add(Input::bytes(x, cut) + thread * thread_bytes(x, cut)).cast()
 }
 
 /// All rows of x times the weight rows of `units`.
@@ -44,16 +53,16 @@ pub fn space(ctx: &Ctx, x: &View<'_>, thread: usize) -> *mut f32 {
 #[inline(always)]
 pub unsafe fn product<S: Isa, W: Elem, O: Elem>(
     x: Input,
-    weight: (*const W, Rows),
+    weight: Weight<W>,
     units: Range<usize>,
     out: Output<O>,
     space: *mut f32,
 ) {
     // SAFETY: passed on.
     unsafe {
-        match x.rows < MANY {
-            true => stream::<S, W, O>(x, weight, units, out),
-            false => blocked::<S, W, O>(x, weight, units, out, space),
+        match x.cut {
+            false => stream::<S, W, O>(x, weight, units, out),
+            true => blocked::<S, W, O>(x, weight, units, out, space),
         }
     }
 }
@@ -63,7 +72,7 @@ pub unsafe fn product<S: Isa, W: Elem, O: Elem>(
 #[inline(always)]
 unsafe fn stream<S: Isa, W: Elem, O: Elem>(
     x: Input,
-    (weight, rows): (*const W, Rows),
+    Weight { ptr: weight, rows, .. }: Weight<W>,
     units: Range<usize>,
     out: Output<O>,
 ) {

@@ -37,7 +37,9 @@ pub fn each<S: Suite>(
 pub fn kernels_for<S: Suite>(glob: &str, cases: Cases, only: impl Fn(&dyn AnyCase) -> bool) -> Vec<Wanted> {
     wanted(|| {
         each::<S>(glob, cases, |kernel, case| match only(case) {
-            true => case.time(kernel, device::<S>(), 1).map(|_| ()),
+            true => {
+                case.prepared(kernel, device::<S>(), false)?.map_or(Ok(()), |mut run| run.time(1).map(|_| ()))
+            }
             false => Ok(()),
         })
     })

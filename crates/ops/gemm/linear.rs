@@ -1,9 +1,13 @@
 //! `gemm.linear`: out = x · weightᵀ + bias.
 
 use super::product;
+use crate::args::Arg;
 use crate::data::{blocks, normal, poison, unwritten};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
-use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
+use kernels_core::{
+    CallError, Ctx, DType, Key, Packed, Registry, Result, RunError, Selector, Tensor, Valid, View, ViewMut,
+    kernel,
+};
 
 kernels_core::op! {
     /// Product with a float weight matrix, and a bias.
@@ -52,6 +56,21 @@ pub fn linear_into<'a>(
     out: impl Into<ViewMut<'a>>,
 ) -> Result<()> {
     Linear { x: x.into(), weight: weight.into(), bias, out: out.into() }.run()
+}
+
+/// `weight` in the layout of the kernel that multiplies it with x of type `dtype` on its device, ahead of the calls;
+/// `None` where that kernel takes weights as they are. The view of what this gives goes where the weight would. It
+/// belongs to that kernel: a policy that later chooses another makes calls with it an error.
+///
+/// On CPUs kernels of vectors turn weights in the call otherwise, which for few rows of x takes as long as the product.
+///
+/// # Errors
+/// No usable kernel, a weight that is none, or no memory.
+pub fn prepack_linear<'a>(weight: impl Into<View<'a>>, dtype: DType) -> Result<Option<Packed>> {
+    let weight = weight.into();
+    Arg::new(Linear::OP, "weight", weight).dtype(WEIGHTS)?.rank(2)?.rows()?;
+    let key = Key::of(dtype).with_weight(weight.dtype()).with_fact(product::row_class(16));
+    Selector::new(Registry::linked()?, weight.device()).prepack(Linear::OP, &key, &weight)
 }
 
 const WEIGHTS: DTypeSet = DTypeSet::FLOAT;
@@ -123,6 +142,10 @@ impl Contract for Linear<'static> {
             bias: has_bias.then(|| bias.view()),
             out: out.view_mut(),
         })
+    }
+
+    fn weight<'b, 'a>(args: &'b mut Self::Args<'a>) -> Option<&'b mut View<'a>> {
+        Some(&mut args.weight)
     }
 
     fn tolerance(key: Key) -> Tolerance {
