@@ -4,7 +4,7 @@
 //! instructions. `tdpbf16ps` and `tdpbssd` take rows of weights as they lie in memory, but x by columns, in words of
 //! 4 bytes (Intel SDM, volume 2).
 
-use super::{Avx2, Square};
+use super::{Avx2, Avx512Bf16, Isa, Square};
 use std::arch::asm;
 use std::arch::x86_64::*;
 
@@ -78,51 +78,39 @@ pub struct Ahead {
     pub stride: usize,
 }
 
-/// What is multiplied: numbers of one type, and sums of 4 bytes.
+/// What is multiplied: two tiles of weights and two of x, over 1 to [`STEPS`] steps, added to `sums` or written there:
+/// `[16 weight rows, 16 rows of x]` four times, x's second tile after its first.
+#[derive(Clone, Copy)]
+pub struct Block {
+    pub weights: *const u8,
+    pub x: *const u8,
+    pub steps: usize,
+    pub sums: *mut u8,
+    pub add: bool,
+}
+
+/// Products of blocks of numbers of one type, in sums of 4 bytes.
 ///
 /// # Safety of all methods
-/// The processor has the implementation's features, with AVX-512 F, BW, DQ and VL.
+/// The processor has the implementation's features, with AVX-512 F, BW, DQ and VL. In a [`Block`], `weights` and `x` are
+/// valid for [`BLOCK`] bytes and `sums` for [`SUMS`].
 #[allow(clippy::missing_safety_doc)]
 pub trait Product: Copy + 'static {
     /// Numbers of a step.
     const NUMBERS: usize;
+    /// What a thread has ready for products.
+    type Ready;
+    /// What results are stored with.
+    type Store: Isa<V = __m512>;
 
-    /// Two tiles of weights times two of x over `steps` steps, added to `sums` or written there: `[16 weight rows, 16
-    /// rows of x]` four times, x's second tile after its first.
-    ///
     /// # Safety
-    /// `tiles` are configured on this thread; `weights` and `x` valid for [`BLOCK`], `sums` for [`SUMS`]; `steps` is
-    /// 1 to [`STEPS`].
-    unsafe fn two(tiles: &Tiles, weights: *const u8, x: *const u8, steps: usize, sums: *mut u8, add: bool);
-
-    /// The same, asking for memory.
-    ///
-    /// # Safety
-    /// As for `two`; `ahead` may be any address.
-    unsafe fn two_ahead(
-        tiles: &Tiles,
-        weights: *const u8,
-        x: *const u8,
-        steps: usize,
-        sums: *mut u8,
-        add: bool,
-        ahead: Ahead,
-    );
-
+    /// The system allows it, and this thread has no other.
+    unsafe fn ready() -> Self::Ready;
+    unsafe fn two(ready: &Self::Ready, block: Block);
+    /// The same, asking for memory at any addresses.
+    unsafe fn two_ahead(ready: &Self::Ready, block: Block, ahead: Ahead);
     /// Asking for memory, and without x's second tile, whose sums stay what they are.
-    ///
-    /// # Safety
-    /// As for `two_ahead`.
-    unsafe fn one_ahead(
-        tiles: &Tiles,
-        weights: *const u8,
-        x: *const u8,
-        steps: usize,
-        sums: *mut u8,
-        add: bool,
-        ahead: Ahead,
-    );
-
+    unsafe fn one_ahead(ready: &Self::Ready, block: Block, ahead: Ahead);
     /// 16 sums as floats.
     unsafe fn sums(p: *const u8) -> __m512;
 }
@@ -130,7 +118,7 @@ pub trait Product: Copy + 'static {
 /// Sums from memory or zeros, steps, sums to memory.
 macro_rules! multiply {
     (
-        ($weights:ident, $x:ident, $steps:ident, $sums:ident, $add:ident $(, $ahead:ident)?),
+        ($block:ident $(, $ahead:ident)?),
         from [$($from:expr),*], zero [$($zero:expr),*], step [$($step:expr),*], to [$($to:expr),*]
     ) => {
         // SAFETY: by contract. Nothing but this block uses tiles between a load and a store.
@@ -149,12 +137,12 @@ macro_rules! multiply {
                 "dec {steps}",
                 "jnz 3b",
                 $($to,)*
-                add = in(reg) u32::from($add),
-                sums = in(reg) $sums,
+                add = in(reg) u32::from($block.add),
+                sums = in(reg) $block.sums,
                 stride = in(reg) STEP,
-                w = inout(reg) $weights => _,
-                x = inout(reg) $x => _,
-                steps = inout(reg) $steps => _,
+                w = inout(reg) $block.weights => _,
+                x = inout(reg) $block.x => _,
+                steps = inout(reg) $block.steps => _,
                 $( ahead = inout(reg) $ahead.row => _, ahead_stride = in(reg) $ahead.stride, )?
                 TILE = const TILE,
                 STEPS = const STEPS,
@@ -234,38 +222,26 @@ macro_rules! product {
     ($name:ident, $numbers:literal, $instruction:literal, |$p:ident| $sums:expr) => {
         impl Product for $name {
             const NUMBERS: usize = $numbers;
+            type Ready = Tiles;
+            type Store = Avx512Bf16;
 
             #[inline(always)]
-            unsafe fn two(_: &Tiles, w: *const u8, x: *const u8, steps: usize, sums: *mut u8, add: bool) {
-                two!((w, x, steps, sums, add), $instruction, [])
+            unsafe fn ready() -> Tiles {
+                // SAFETY: passed on.
+                unsafe { Tiles::configured() }
             }
-
             #[inline(always)]
-            unsafe fn two_ahead(
-                _: &Tiles,
-                w: *const u8,
-                x: *const u8,
-                steps: usize,
-                sums: *mut u8,
-                add: bool,
-                ahead: Ahead,
-            ) {
-                two!((w, x, steps, sums, add, ahead), $instruction, [ask!()])
+            unsafe fn two(_: &Tiles, block: Block) {
+                two!((block), $instruction, [])
             }
-
             #[inline(always)]
-            unsafe fn one_ahead(
-                _: &Tiles,
-                w: *const u8,
-                x: *const u8,
-                steps: usize,
-                sums: *mut u8,
-                add: bool,
-                ahead: Ahead,
-            ) {
-                one!((w, x, steps, sums, add, ahead), $instruction, [ask!()])
+            unsafe fn two_ahead(_: &Tiles, block: Block, ahead: Ahead) {
+                two!((block, ahead), $instruction, [ask!()])
             }
-
+            #[inline(always)]
+            unsafe fn one_ahead(_: &Tiles, block: Block, ahead: Ahead) {
+                one!((block, ahead), $instruction, [ask!()])
+            }
             #[inline(always)]
             unsafe fn sums($p: *const u8) -> __m512 {
                 // SAFETY: by contract.

@@ -1,4 +1,4 @@
-//! Products on AMX tiles, of bf16 and i8: 32 weight rows by 32 rows of x at a time.
+//! Products of blocks on AMX tiles, of bf16 and i8, and of i8 by AVX-512 VNNI: 32 weight rows by 32 rows of x at a time.
 //!
 //! Weights are copied once a call into blocks that stay in L1, which is what asks memory for them; x is laid by
 //! columns once a call. A block of x stays in L2 while the weight rows of a unit's group pass over it, and the sums
@@ -9,8 +9,8 @@ mod ops;
 mod x;
 
 use super::output::Output;
-use crate::isa::amx::{Ahead, BLOCK, Product, ROWS, STEP, STEPS, SUMS, TILE, Tiles, turned};
-use crate::isa::{Avx512Bf16, Elem};
+use crate::isa::Elem;
+use crate::isa::amx::{Ahead, BLOCK, Block, Product, ROWS, STEP, STEPS, SUMS, TILE, turned};
 use kernels_core::Rows;
 use lay::Source;
 use std::arch::x86_64::*;
@@ -41,7 +41,7 @@ fn scratch(x: &X) -> usize {
 /// All rows of x times the weight rows of `units`.
 ///
 /// # Safety
-/// AMX for `P`, AVX-512 with bf16; x is laid, the rows are inside their tensors, `space` is valid for [`scratch`],
+/// `P`'s features; x is laid, the rows are inside their tensors, `space` is valid for [`scratch`],
 /// nobody else works on these units.
 #[inline(always)]
 unsafe fn product<P: Product, W: Source<P>, O: Elem>(
@@ -54,7 +54,7 @@ unsafe fn product<P: Product, W: Source<P>, O: Elem>(
     let group = group(x);
     // SAFETY: by contract; every block, row and sum is inside what it belongs to.
     unsafe {
-        let tiles = <Tiles>::configured();
+        let ready = P::ready();
         let mut first = units.start;
         while first < units.end {
             let (last, mut from) = (units.end.min(first + group), 0);
@@ -63,34 +63,23 @@ unsafe fn product<P: Product, W: Source<P>, O: Elem>(
                 let sums =
                     |u, block| space.wrapping_add(BLOCK + ((u - first) * (to - from) + block - from) * SUMS);
                 for part in 0..x.parts {
-                    let (steps, add) = (x.steps(part), part > 0);
                     for u in first..last {
                         let weights = Weights { weight, rows, u, part };
-                        weights.lay::<P>(steps, space);
+                        weights.lay::<P>(x.steps(part), space);
                         let ahead = weights.next(last, x.parts).ahead::<P>();
-                        let one = x.rows <= from * UNIT + ROWS;
-                        match one {
-                            true => P::one_ahead(
-                                &tiles,
-                                space,
-                                x.block(part, from),
-                                steps,
-                                sums(u, from),
-                                add,
-                                ahead,
-                            ),
-                            false => P::two_ahead(
-                                &tiles,
-                                space,
-                                x.block(part, from),
-                                steps,
-                                sums(u, from),
-                                add,
-                                ahead,
-                            ),
+                        let at = |block| Block {
+                            weights: space,
+                            x: x.block(part, block),
+                            steps: x.steps(part),
+                            sums: sums(u, block),
+                            add: part > 0,
+                        };
+                        match x.rows <= from * UNIT + ROWS {
+                            true => P::one_ahead(&ready, at(from), ahead),
+                            false => P::two_ahead(&ready, at(from), ahead),
                         }
                         for block in from + 1..to {
-                            P::two(&tiles, space, x.block(part, block), steps, sums(u, block), add);
+                            P::two(&ready, at(block));
                         }
                     }
                 }
@@ -189,7 +178,7 @@ unsafe fn finish<P: Product, O: Elem>(
             }
             let turned = turned(tile);
             for i in 0..rows {
-                out.store::<Avx512Bf16>(m + i, n, columns, turned[i]);
+                out.store::<P::Store>(m + i, n, columns, turned[i]);
             }
         }
     }

@@ -1,8 +1,9 @@
-//! The ops that are products on tiles.
+//! The ops that are products of blocks.
 
 use super::x::X;
 use super::{Output, UNIT, product, scratch};
 use crate::isa::amx::{Floats, Integers};
+use crate::isa::vnni::Bytes512;
 use crate::pool::{Plan, split};
 use crate::variants::with_float;
 use kernels_core::{
@@ -14,10 +15,10 @@ use std::ops::Range;
 /// Up to so many rows of x a product waits for the weights' memory, which vectors read as it comes.
 const FEW_ROWS: usize = 6;
 
-/// A kernel of the op, whose `x` and `weight` are `$number`s that tiles take as `$product`s; `$few` and `$scratch` are
+/// A kernel of the op, whose `x` and `weight` are `$number`s that blocks take as `$product`s; `$few` and `$scratch` are
 /// the kernel for a few rows and its workspace.
 macro_rules! tiled {
-    ($name:ident, $op:ident, $product:ident, $number:ident, $x:ident, $weight:ident, $formats:expr, $feature:ident, ($few:path, $scratch:expr), |$a:ident, $out:ident| $scaled:expr) => {
+    ($name:ident, $variant:literal, $op:ident, $product:ident, $number:ident, $x:ident, $weight:ident, $formats:expr, ($enabled:literal, $features:expr), ($few:path, $scratch:expr), |$a:ident, $out:ident| $scaled:expr) => {
         mod $name {
             use super::*;
 
@@ -34,7 +35,7 @@ macro_rules! tiled {
 
             /// # Safety
             /// The features of the spec's requirement, and [`X::lay`]'s contract.
-            #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+            #[target_feature(enable = $enabled)]
             unsafe fn lay(a: &$op<'_>, x: &X, tiles: Range<usize>) {
                 let Some(rows) = a.$x.rows() else { return };
                 // SAFETY: passed on.
@@ -43,7 +44,7 @@ macro_rules! tiled {
 
             /// # Safety
             /// The features of the spec's requirement, and [`product`]'s contract.
-            #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+            #[target_feature(enable = $enabled)]
             unsafe fn part($a: &$op<'_>, x: &X, units: Range<usize>, space: *mut u8) {
                 let Some(rows) = $a.$weight.rows() else { return };
                 with_float!($a.out.dtype(), O => {
@@ -74,50 +75,81 @@ macro_rules! tiled {
             kernel!(unsafe {
                 op: $op,
                 backend: Backend::SIMD,
-                variant: "amx",
+                variant: $variant,
                 formats: $formats,
                 run: run; workspace: workspace,
-                requires: &[Requirement::cpu(
-                    CpuFeatures::AVX512_TIER.union(CpuFeatures::AVX512BF16).union(CpuFeatures::$feature),
-                )],
+                requires: &[Requirement::cpu(CpuFeatures::AVX512_TIER.union($features))],
+                // Several times as fast as the kernels of vectors, however much those require.
+                priority: 1,
             });
         }
     };
 }
 
+const INT8: Formats = Formats::mixed(DTypeSet::FLOAT, DTypeSet::of(&[DType::I8]));
+
 tiled!(
     linear,
+    "amx",
     Linear,
     Floats,
     bf16,
     x,
     weight,
     Formats::mixed(DTypeSet::of(&[DType::BF16]), DTypeSet::of(&[DType::BF16])),
-    AMX_BF16,
+    (
+        "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+        CpuFeatures::AVX512BF16.union(CpuFeatures::AMX_BF16)
+    ),
     (crate::gemm::linear::avx512bf16::run, crate::gemm::linear::workspace),
     |a, out| out
 );
 tiled!(
     fp8_scaled_mm,
+    "amx",
     Fp8ScaledMm,
     Floats,
     F8E4M3,
     a,
     b,
     Formats::mixed(DTypeSet::FLOAT, DTypeSet::of(&[DType::F8E4M3])),
-    AMX_BF16,
+    (
+        "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+        CpuFeatures::AVX512BF16.union(CpuFeatures::AMX_BF16)
+    ),
     (crate::gemm::fp8_scaled_mm::avx512bf16::run, crate::gemm::fp8_scaled_mm::workspace),
     |a, out| out.scaled(&a.scales_a, &a.scales_b)
 );
 tiled!(
     int8_scaled_mm,
+    "amx",
     Int8ScaledMm,
     Integers,
     i8,
     a,
     b,
-    Formats::mixed(DTypeSet::FLOAT, DTypeSet::of(&[DType::I8])),
-    AMX_INT8,
-    (crate::gemm::int8_scaled_mm::avx512bf16::run, |_: &Int8ScaledMm<'_>, _: usize| 0),
+    INT8,
+    (
+        "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+        CpuFeatures::AVX512BF16.union(CpuFeatures::AVX512VNNI).union(CpuFeatures::AMX_INT8)
+    ),
+    (crate::gemm::int8_scaled_mm::avx512bf16::run, no_scratch),
     |a, out| out.scaled(&a.scales_a, &a.scales_b)
 );
+tiled!(
+    int8_scaled_mm_vnni,
+    "avx512vnni",
+    Int8ScaledMm,
+    Bytes512,
+    i8,
+    a,
+    b,
+    INT8,
+    ("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c", CpuFeatures::AVX512VNNI),
+    (crate::gemm::int8_scaled_mm::avx512::run, no_scratch),
+    |a, out| out.scaled(&a.scales_a, &a.scales_b)
+);
+
+fn no_scratch(_: &Int8ScaledMm<'_>, _: usize) -> usize {
+    0
+}

@@ -54,7 +54,7 @@ impl X {
     /// Lays tiles; rows past the last are zeros.
     ///
     /// # Safety
-    /// AVX-512 with bf16; x is inside its tensor and was made for `P`; nobody else works on these tiles.
+    /// AVX-512 F, BW, DQ and AVX2; x is inside its tensor and was made for `P`; nobody else works on these tiles.
     #[inline(always)]
     pub unsafe fn lay<P: Product, T: Source<P>>(&self, (x, rows): (*const T, Rows), tiles: Range<usize>) {
         for tile in tiles {
