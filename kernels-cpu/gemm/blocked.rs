@@ -8,8 +8,8 @@
 use super::input::{DEPTH, Input};
 use super::output::Output;
 use super::product::Weight;
-use crate::isa::{AHEAD, Elem, Isa, Square, load_tail, prefetch};
-use kernels_core::{Device, Error, Rows, Tensor, View};
+use super::turn::turn;
+use crate::isa::{AHEAD, Elem, Isa, prefetch};
 use std::ops::Range;
 
 /// Columns of a unit of work: a panel of the widest vectors.
@@ -180,46 +180,6 @@ impl Columns {
     }
 }
 
-/// `depth` steps of `2 W` weight rows as a panel; beyond `count` the last row again.
-///
-/// # Safety
-/// As for [`blocked`].
-#[inline(always)]
-unsafe fn turn<S: Isa, W: Elem>(
-    source: *const W,
-    stride: usize,
-    count: usize,
-    depth: usize,
-    panel: *mut f32,
-) {
-    type Turned<S> = <S as Isa>::Eight;
-    for first in (0..2 * S::W).step_by(8) {
-        let mut k = 0;
-        while k < depth {
-            let left = depth - k;
-            // SAFETY: by contract.
-            unsafe {
-                let mut v = [Turned::<S>::splat(0.0); 8];
-                for i in 0..8 {
-                    let at = source.add((first + i).min(count - 1) * stride + k);
-                    // Of the next panel of these rows.
-                    prefetch(at.wrapping_add(DEPTH));
-                    v[i] = if left < 8 {
-                        load_tail::<Turned<S>, W>(at, left, 0.0)
-                    } else {
-                        W::load::<Turned<S>>(at)
-                    };
-                }
-                let turned = Turned::<S>::transposed(v);
-                for i in 0..left.min(8) {
-                    Turned::<S>::store_f32(panel.add((k + i) * 2 * S::W + first), turned[i]);
-                }
-            }
-            k += 8;
-        }
-    }
-}
-
 /// `ROWS` rows of x, `depth` apart, times a panel, added to `sums` or written there. From `ahead` on, a line is asked
 /// for each eight steps, and where the panel is `STREAMED` from memory, what of it comes next.
 ///
@@ -265,27 +225,4 @@ unsafe fn tile<S: Isa, E: Elem, const ROWS: usize, const STREAMED: bool>(
             }
         }
     }
-}
-
-/// All of a weight in panels of two vectors' columns, of its own type; rows past the last are the last again.
-///
-/// # Safety
-/// The weight is on the host, of type `W`.
-pub unsafe fn pack<S: Isa, W: Elem>(weight: &View<'_>) -> Result<Tensor, Error> {
-    let Rows { rows, cols, stride } = weight.rows().unwrap_or(Rows { rows: 0, cols: 0, stride: 0 });
-    let width = 2 * S::W;
-    // SAFETY: every element is written below.
-    let mut packed =
-        unsafe { Tensor::uninit(W::DTYPE, &[rows.div_ceil(width), cols, width], Device::cpu())? };
-    let (from, to) = (weight.as_ptr::<W>(), packed.view_mut().as_mut_ptr::<W>());
-    for first in (0..rows).step_by(width) {
-        for j in 0..width {
-            let row = (first + j).min(rows - 1);
-            for k in 0..cols {
-                // SAFETY: the row is inside the weight, and the column has its place in the panel.
-                unsafe { to.add(first * cols + k * width + j).write(*from.add(row * stride + k)) };
-            }
-        }
-    }
-    Ok(packed)
 }

@@ -1,9 +1,9 @@
 //! `gemm.linear`. A weight may be packed ahead of the calls: then nothing of it is turned in them.
 
-use super::blocked::pack;
 use super::input::Input;
 use super::output::Output;
 use super::product::{self, Weight, is_cut, product};
+use super::turn::pack;
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};

@@ -14,3 +14,4 @@ mod product;
 pub mod tile;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
+mod turn;

@@ -12,7 +12,7 @@ use crate::pool::Plan;
 use kernels_core::{Ctx, Rows, View};
 use std::ops::Range;
 
-/// Rows of a weight as they are, or in panels of two vectors' columns ([`blocked::pack`]).
+/// Rows of a weight as they are, or in panels of two vectors' columns ([`super::turn::pack`]).
 #[derive(Clone, Copy)]
 pub struct Weight<W> {
     pub ptr: *const W,

@@ -2,10 +2,12 @@
 //! for each instruction, where floats take one.
 
 mod activations;
+mod columns;
 mod few;
 mod formats;
 mod octets;
 mod panel;
+mod sixteen;
 mod tiles;
 
 use super::output::Output;
