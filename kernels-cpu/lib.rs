@@ -13,6 +13,7 @@ mod math;
 mod pool;
 mod quantization;
 mod sampling;
+mod scratch;
 mod variants;
 
 use kernels_core::Device;

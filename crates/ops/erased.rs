@@ -76,14 +76,15 @@ impl<O: Contract> ErasedCase<O> {
 
     /// The case's weight in the kernel's own layout, if it has one.
     fn packed(&self, kernel: &Kernel<O>, device: Device) -> Result<Option<Packed>> {
+        if kernel.spec().prepack.is_none() {
+            return Ok(None);
+        }
         let mut tensors = self.copies(device)?;
         let mut args = self.bound(&mut tensors)?;
         match O::weight(&mut args) {
             // SAFETY: the caller has found the kernel usable, and the case is one of its op.
-            Some(weight) if kernel.spec().prepack.is_some() => unsafe {
-                Packed::of(kernel.spec(), device, weight)
-            },
-            _ => Ok(None),
+            Some(weight) => unsafe { Packed::of(kernel.spec(), device, weight) },
+            None => Ok(None),
         }
     }
 

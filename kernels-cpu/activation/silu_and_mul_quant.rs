@@ -5,6 +5,7 @@ use super::silu_and_mul::Silu;
 use crate::isa::Isa;
 use crate::pool::Plan;
 use crate::quantization::dynamic::one;
+use crate::scratch::{self, row_bytes};
 use crate::variants::{variants, with_float};
 use kernels_core::Ctx;
 use kernels_ops::activation::SiluAndMulQuant;
@@ -25,11 +26,7 @@ fn plan(a: &SiluAndMulQuant<'_>) -> Plan {
 }
 
 fn workspace(a: &SiluAndMulQuant<'_>, threads: usize) -> usize {
-    row_bytes(a) * threads
-}
-
-fn row_bytes(a: &SiluAndMulQuant<'_>) -> usize {
-    (4 * a.q.dim(1)).next_multiple_of(64)
+    row_bytes(a.q.dim(1)) * threads
 }
 
 /// # Safety
@@ -37,15 +34,16 @@ fn row_bytes(a: &SiluAndMulQuant<'_>) -> usize {
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &SiluAndMulQuant<'_>, units: Range<usize>, thread: usize) {
     let (Some(x), Some(q)) = (a.x.rows(), a.q.rows()) else { return };
+    // SAFETY: the workspace has a row for each thread.
+    let values = unsafe { scratch::row::<f32>(ctx, a.q.dim(1), thread) };
     with_float!(a.x.dtype(), T => {
         for r in units {
-            // SAFETY: row r is inside all tensors, and the workspace has a row for each thread.
+            // SAFETY: row r is inside all tensors.
             unsafe {
-                let scratch = ctx.workspace().0.add(thread * row_bytes(a)).cast::<f32>();
                 let gate = a.x.as_ptr::<T>().add(r * x.stride);
-                gate_row::<S, T, f32, Silu>(gate, gate.add(q.cols), scratch, q.cols, &Silu);
+                gate_row::<S, T, f32, Silu>(gate, gate.add(q.cols), values, q.cols, &Silu);
                 let scale = a.scales.as_mut_ptr::<f32>().add(r * a.scales.stride(0));
-                one::<S, f32>(scratch, q.cols, (&a.q, r * q.stride), scale, FLOOR);
+                one::<S, f32>(values, q.cols, (&a.q, r * q.stride), scale, FLOOR);
             }
         }
     })

@@ -81,7 +81,6 @@ impl Columns {
         sums: *mut f32,
     ) {
         let width = 2 * S::W;
-        let (panels, x_cols) = (self.count.div_ceil(width), x.cols);
         // SAFETY: rows m.. and columns n.. are inside their tensors, and have their place in the scratch.
         unsafe {
             if x.cols == 0 {
@@ -90,28 +89,26 @@ impl Columns {
             let mut k = 0;
             while k < x.cols {
                 let depth = DEPTH.min(x.cols - k);
-                for p in 0..if packed { 0 } else { panels } {
-                    let first = self.n + p * width;
-                    let source = weight.add(first * rows.stride + k);
-                    let count = width.min(rows.rows - first);
-                    turn::<S, W>(source, rows.stride, count, depth, self.panels.add(p * width * DEPTH));
+                if !packed {
+                    for p in 0..self.count.div_ceil(width) {
+                        let first = self.n + p * width;
+                        let source = weight.add(first * rows.stride + k);
+                        let count = width.min(rows.rows - first);
+                        turn::<S, W>(source, rows.stride, count, depth, self.panels.add(p * width * DEPTH));
+                    }
                 }
                 for m in (start..end).step_by(S::TILE) {
-                    let (x, sums) = (x.tile(m, k, depth), sums.add((m - start) * COLUMNS));
+                    let (tile, sums) = (x.tile(m, k, depth), sums.add((m - start) * COLUMNS));
                     let rows = S::TILE.min(end - m);
                     match packed {
                         true => {
-                            let panels = (weight.add(self.n * x_cols + k * width), width * x_cols);
-                            self.tiles::<S, W>(x, panels, rows, depth, sums, (k > 0, m == start));
+                            let panels = (weight.add(self.n * x.cols + k * width), width * x.cols);
+                            self.tiles::<S, W>(tile, panels, rows, depth, sums, (k > 0, m == start));
                         }
-                        false => self.tiles::<S, f32>(
-                            x,
-                            (self.panels, width * DEPTH),
-                            rows,
-                            depth,
-                            sums,
-                            (k > 0, false),
-                        ),
+                        false => {
+                            let panels = (self.panels.cast_const(), width * DEPTH);
+                            self.tiles::<S, f32>(tile, panels, rows, depth, sums, (k > 0, false));
+                        }
                     }
                 }
                 k += depth;

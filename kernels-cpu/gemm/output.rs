@@ -84,6 +84,27 @@ impl<O: Elem> Output<O> {
     }
 }
 
+/// Results that lie as `[16 columns, 16 rows of x]`, from row `m` and column `n` on, as many as there are.
+///
+/// # Safety
+/// AVX-512 F and DQ, AVX2, `S`'s features; the elements are inside the output.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub unsafe fn store_turned<S: Isa<V = std::arch::x86_64::__m512>, O: Elem>(
+    out: Output<O>,
+    (m, rows): (usize, usize),
+    (n, columns): (usize, usize),
+    tile: [S::V; 16],
+) {
+    // SAFETY: by contract.
+    unsafe {
+        let tile = crate::isa::amx::turned(tile);
+        for i in 0..rows {
+            out.store::<S>(m + i, n, columns, tile[i]);
+        }
+    }
+}
+
 /// The first `count` lanes from memory.
 ///
 /// # Safety

@@ -4,6 +4,7 @@ use super::store::{UNITS, store};
 use crate::isa::Isa;
 use crate::layernorm::qk_norm_rope::token;
 use crate::pool::Plan;
+use crate::scratch::{self, row_bytes};
 use crate::variants::{variants, with_cache, with_float};
 use kernels_core::Ctx;
 use kernels_ops::embeddings::position;
@@ -24,11 +25,7 @@ fn plan(a: &QkNormRopeStore<'_>) -> Plan {
 }
 
 fn workspace(a: &QkNormRopeStore<'_>, threads: usize) -> usize {
-    head_bytes(a) * threads
-}
-
-fn head_bytes(a: &QkNormRopeStore<'_>) -> usize {
-    (4 * a.q.dim(2)).next_multiple_of(64)
+    row_bytes(a.q.dim(2)) * threads
 }
 
 /// # Safety
@@ -37,7 +34,7 @@ fn head_bytes(a: &QkNormRopeStore<'_>) -> usize {
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &QkNormRopeStore<'_>, units: Range<usize>, thread: usize) {
     let block_size = a.key_cache.dim(1);
     // SAFETY: the workspace has a head for each thread.
-    let scratch = unsafe { ctx.workspace().0.add(thread * head_bytes(a)).cast::<f32>() };
+    let head = unsafe { scratch::row(ctx, a.q.dim(2), thread) };
     with_float!(a.q.dtype(), A => with_cache!(a.key_cache.dtype(), B => {
         for t in 0..a.q.dim(0) {
             // SAFETY: there is a position and a slot for each token; both caches are touched only inside.
@@ -48,7 +45,7 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &QkNormRopeStore<'_>, units: Range<usize>, 
                 }
                 let Some(p) = position(ctx, &a.positions, &a.cos_sin_cache, t) else { continue };
                 let heads = [(&a.q, &a.q_weight), (&a.k, &a.k_weight)];
-                token::<S, A>(heads, a.eps, t, &a.cos_sin_cache, p, a.is_neox, scratch);
+                token::<S, A>(heads, a.eps, t, &a.cos_sin_cache, p, a.is_neox, head);
                 if let Some(place) = place {
                     store::<S, A, B>(&a.k.as_view(), &a.key_cache, t, place, a.k_scale);
                     store::<S, A, B>(&a.value, &a.value_cache, t, place, a.v_scale);

@@ -4,6 +4,7 @@ use super::fused_add_rmsnorm::row;
 use crate::isa::Isa;
 use crate::pool::Plan;
 use crate::quantization::dynamic::one;
+use crate::scratch::{self, row_bytes};
 use crate::variants::{variants, with_float};
 use kernels_core::Ctx;
 use kernels_ops::layernorm::AddRmsNormQuant;
@@ -24,11 +25,7 @@ fn plan(a: &AddRmsNormQuant<'_>) -> Plan {
 }
 
 fn workspace(a: &AddRmsNormQuant<'_>, threads: usize) -> usize {
-    row_bytes(a) * threads
-}
-
-fn row_bytes(a: &AddRmsNormQuant<'_>) -> usize {
-    (4 * a.x.dim(1)).next_multiple_of(64)
+    row_bytes(a.x.dim(1)) * threads
 }
 
 /// # Safety
@@ -36,16 +33,17 @@ fn row_bytes(a: &AddRmsNormQuant<'_>) -> usize {
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &AddRmsNormQuant<'_>, units: Range<usize>, thread: usize) {
     let (Some(x), Some(res), Some(q)) = (a.x.rows(), a.residual.rows(), a.q.rows()) else { return };
+    // SAFETY: the workspace has a row for each thread.
+    let values = unsafe { scratch::row::<f32>(ctx, a.x.dim(1), thread) };
     with_float!(a.x.dtype(), T => {
         for r in units {
-            // SAFETY: row r is inside all tensors, and the workspace has a row for each thread.
+            // SAFETY: row r is inside all tensors.
             unsafe {
-                let scratch = ctx.workspace().0.add(thread * row_bytes(a)).cast::<f32>();
                 let from = a.x.as_ptr::<T>().add(r * x.stride);
                 let residual = a.residual.as_mut_ptr::<T>().add(r * res.stride);
-                row::<S, T, f32, false>(from, residual, a.weight.as_ptr(), scratch, scratch, x.cols, a.eps);
+                row::<S, T, f32, false>(from, residual, a.weight.as_ptr(), values, values, x.cols, a.eps);
                 let scale = a.scales.as_mut_ptr::<f32>().add(r * a.scales.stride(0));
-                one::<S, f32>(scratch, x.cols, (&a.q, r * q.stride), scale, FLOOR);
+                one::<S, f32>(values, x.cols, (&a.q, r * q.stride), scale, FLOOR);
             }
         }
     })

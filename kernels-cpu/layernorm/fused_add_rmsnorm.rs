@@ -4,6 +4,7 @@
 use super::rmsnorm::offset;
 use crate::isa::{Elem, Isa, load_tail, store_tail};
 use crate::pool::Plan;
+use crate::scratch::{self, row_bytes};
 use crate::variants::{variants, with_float};
 use kernels_core::{Ctx, View, ViewMut};
 use kernels_ops::layernorm::FusedAddRmsNorm;
@@ -22,7 +23,7 @@ fn plan(a: &FusedAddRmsNorm<'_>) -> Plan {
 }
 
 fn workspace(a: &FusedAddRmsNorm<'_>, threads: usize) -> usize {
-    row_bytes(&a.x) * threads
+    row_bytes(a.x.rows().map_or(0, |r| r.cols)) * threads
 }
 
 /// # Safety
@@ -36,11 +37,6 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &FusedAddRmsNorm<'_>, units: Range<usize>, 
 /// A unit is a row.
 pub fn by_rows(x: &ViewMut<'_>) -> Plan {
     Plan { units: x.rows().map_or(0, |r| r.rows), work: 2 * x.layout().elements() }
-}
-
-/// One row of f32, a whole number of cache lines: what each thread needs.
-pub fn row_bytes(x: &ViewMut<'_>) -> usize {
-    x.rows().map_or(0, |r| r.cols * 4).next_multiple_of(64)
 }
 
 /// Rows `units`, by weights or (`GEMMA`) by 1 + weights.
@@ -58,7 +54,7 @@ pub unsafe fn rows<S: Isa, const GEMMA: bool>(
 ) {
     let (Some(rows), Some(res)) = (x.rows(), residual.rows()) else { return };
     // SAFETY: the workspace has a row for each thread.
-    let sums = unsafe { ctx.workspace().0.add(thread * row_bytes(x)).cast::<f32>() };
+    let sums = unsafe { scratch::row(ctx, rows.cols, thread) };
     with_float!(x.dtype(), T => {
         for r in units {
             // SAFETY: row r is inside both tensors.

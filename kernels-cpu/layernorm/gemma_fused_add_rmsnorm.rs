@@ -1,8 +1,9 @@
 //! `layernorm.gemma_fused_add_rmsnorm`.
 
-use super::fused_add_rmsnorm::{by_rows, row_bytes, rows};
+use super::fused_add_rmsnorm::{by_rows, rows};
 use crate::isa::Isa;
 use crate::pool::Plan;
+use crate::scratch::row_bytes;
 use crate::variants::variants;
 use kernels_core::Ctx;
 use kernels_ops::layernorm::GemmaFusedAddRmsNorm;
@@ -21,7 +22,7 @@ fn plan(a: &GemmaFusedAddRmsNorm<'_>) -> Plan {
 }
 
 fn workspace(a: &GemmaFusedAddRmsNorm<'_>, threads: usize) -> usize {
-    row_bytes(&a.x) * threads
+    row_bytes(a.x.rows().map_or(0, |r| r.cols)) * threads
 }
 
 /// # Safety

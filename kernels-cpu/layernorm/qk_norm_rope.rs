@@ -5,6 +5,7 @@ use crate::embeddings::rope::turn;
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
 use crate::quantization::rows::convert;
+use crate::scratch::{self, row_bytes};
 use crate::variants::{variants, with_float};
 use kernels_core::{Ctx, Rows, View, ViewMut};
 use kernels_ops::embeddings::position;
@@ -24,11 +25,7 @@ fn plan(a: &QkNormRope<'_>) -> Plan {
 }
 
 fn workspace(a: &QkNormRope<'_>, threads: usize) -> usize {
-    head_bytes(a) * threads
-}
-
-fn head_bytes(a: &QkNormRope<'_>) -> usize {
-    (4 * a.q.dim(2)).next_multiple_of(64)
+    row_bytes(a.q.dim(2)) * threads
 }
 
 /// # Safety
@@ -36,14 +33,14 @@ fn head_bytes(a: &QkNormRope<'_>) -> usize {
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &QkNormRope<'_>, units: Range<usize>, thread: usize) {
     // SAFETY: the workspace has a head for each thread.
-    let scratch = unsafe { ctx.workspace().0.add(thread * head_bytes(a)).cast::<f32>() };
+    let head = unsafe { scratch::row(ctx, a.q.dim(2), thread) };
     with_float!(a.q.dtype(), T => {
         for t in units {
             // SAFETY: t is below the number of tokens; the cache is read only where the position is inside.
             unsafe {
                 let Some(p) = position(ctx, &a.positions, &a.cos_sin_cache, t) else { continue };
                 let heads = [(&a.q, &a.q_weight), (&a.k, &a.k_weight)];
-                token::<S, T>(heads, a.eps, t, &a.cos_sin_cache, p, a.is_neox, scratch);
+                token::<S, T>(heads, a.eps, t, &a.cos_sin_cache, p, a.is_neox, head);
             }
         }
     })

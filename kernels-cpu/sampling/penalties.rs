@@ -3,6 +3,7 @@
 
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
+use crate::scratch::{self, row_bytes};
 use crate::variants::{variants, with_float};
 use kernels_core::{Ctx, View};
 use kernels_ops::element::{below, index};
@@ -26,11 +27,7 @@ fn plan(a: &Penalties<'_>) -> Plan {
 
 /// For each thread a count of each token.
 fn workspace(a: &Penalties<'_>, threads: usize) -> usize {
-    threads * thread_bytes(a)
-}
-
-fn thread_bytes(a: &Penalties<'_>) -> usize {
-    (4 * a.logits.dim(1)).next_multiple_of(64)
+    threads * row_bytes(a.logits.dim(1))
 }
 
 /// A token that is done with.
@@ -42,7 +39,7 @@ const DONE: u32 = u32::MAX;
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &Penalties<'_>, units: Range<usize>, thread: usize) {
     let Some(x) = a.logits.rows() else { return };
     // SAFETY: the workspace has counts for each thread.
-    let counts = unsafe { ctx.workspace().0.add(thread * thread_bytes(a)).cast::<u32>() };
+    let counts = unsafe { scratch::row::<u32>(ctx, x.cols, thread) };
     with_float!(a.logits.dtype(), T => {
         for r in units {
             // SAFETY: row r is inside the tensors, and counts are touched only for ids below the columns.

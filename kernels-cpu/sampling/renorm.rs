@@ -9,11 +9,6 @@ pub fn plan(probs: &View<'_>) -> Plan {
     Plan { units: probs.dim(0), work: 4 * probs.layout().elements() }
 }
 
-/// For each thread the ids of one bin (u32) of a row.
-pub fn thread_bytes(probs: &View<'_>) -> usize {
-    (4 * probs.dim(1)).next_multiple_of(64)
-}
-
 /// Row `r` with what top-k (0 for all) or top-p (1 and above for all, else above 0) keeps, over its sum;
 /// without a filter, zeros.
 ///

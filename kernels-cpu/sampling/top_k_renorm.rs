@@ -1,8 +1,9 @@
 //! `sampling.top_k_renorm`.
 
-use super::renorm::{plan as by_rows, row, thread_bytes};
+use super::renorm::{plan as by_rows, row};
 use crate::isa::Isa;
 use crate::pool::Plan;
+use crate::scratch::{self, row_bytes};
 use crate::variants::variants;
 use kernels_core::Ctx;
 use kernels_ops::element::index;
@@ -22,7 +23,7 @@ fn plan(a: &TopKRenorm<'_>) -> Plan {
 }
 
 fn workspace(a: &TopKRenorm<'_>, threads: usize) -> usize {
-    threads * thread_bytes(&a.probs)
+    threads * row_bytes(a.probs.dim(1))
 }
 
 /// # Safety
@@ -32,7 +33,7 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &TopKRenorm<'_>, units: Range<usize>, threa
     for r in units {
         // SAFETY: there is a k for each row; the workspace has a part for each thread.
         unsafe {
-            let ids = ctx.workspace().0.add(thread * thread_bytes(&a.probs)).cast::<u32>();
+            let ids = scratch::row::<u32>(ctx, a.probs.dim(1), thread);
             let k = index(&a.k, r);
             let filter = usize::try_from(k).ok().map(|k| (k, 1.0));
             if filter.is_none() {

@@ -1,8 +1,9 @@
 //! `sampling.top_p_renorm`.
 
-use super::renorm::{plan as by_rows, row, thread_bytes};
+use super::renorm::{plan as by_rows, row};
 use crate::isa::Isa;
 use crate::pool::Plan;
+use crate::scratch::{self, row_bytes};
 use crate::variants::variants;
 use kernels_core::Ctx;
 use kernels_ops::sampling::TopPRenorm;
@@ -21,7 +22,7 @@ fn plan(a: &TopPRenorm<'_>) -> Plan {
 }
 
 fn workspace(a: &TopPRenorm<'_>, threads: usize) -> usize {
-    threads * thread_bytes(&a.probs)
+    threads * row_bytes(a.probs.dim(1))
 }
 
 /// # Safety
@@ -31,7 +32,7 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &TopPRenorm<'_>, units: Range<usize>, threa
     for r in units {
         // SAFETY: there is a p for each row; the workspace has a part for each thread.
         unsafe {
-            let ids = ctx.workspace().0.add(thread * thread_bytes(&a.probs)).cast::<u32>();
+            let ids = scratch::row::<u32>(ctx, a.probs.dim(1), thread);
             let p = *a.p.as_ptr::<f32>().add(r);
             // Nothing of the sum is the least of it: the most probable token.
             let filter = (!p.is_nan()).then(|| (0, f64::from(p).max(1e-300)));

@@ -281,24 +281,28 @@ def gemm_and_quantization():
     linear.write(), quantised.write(), plain.write()
 
 
+LIMITS = {"i8": (torch.int8, 127.0), "f8_e4m3": (torch.float8_e4m3fn, 448.0)}
+
+
+def quantise(x, kind):
+    """Rows as 8-bit values with a scale each, in the precision of x."""
+    target, limit = LIMITS[kind]
+    largest = x.abs().amax(-1, keepdim=True).clamp(min=1e-10)
+    return stored((x * (limit / largest)).float(), target, np.float32(1)), (largest / limit).float().squeeze(-1)
+
+
 def eight_bits():
     """Quantisation at run time, and the products of what it gives; the formulas are float32's."""
-    limits = {"i8": (torch.int8, 127.0), "f8_e4m3": (torch.float8_e4m3fn, 448.0)}
     by_row = {"i8": Op("quantization.per_token_quant_int8"), "f8_e4m3": Op("quantization.per_token_quant_fp8")}
     products = {"i8": Op("gemm.int8_scaled_mm"), "f8_e4m3": Op("gemm.fp8_scaled_mm")}
     grouped = Op("quantization.per_token_group_quant")
 
-    def quantise(x, kind):
-        target, limit = limits[kind]
-        largest = x.float().abs().amax(-1, keepdim=True).clamp(min=1e-10)
-        return stored(x.float() * (limit / largest), target, np.float32(1)), (largest / limit).squeeze(-1)
-
     for name, dtype in DTYPES.items():
-        for kind in limits:
+        for kind in LIMITS:
             x = normal(4, 96, dtype=dtype, scale=3)
-            q, scales = quantise(x, kind)
+            q, scales = quantise(x.float(), kind)
             by_row[kind].case(name, x=x, expected=q, expected_scales=scales)
-            q, scales = quantise(x.unflatten(-1, (3, 32)), kind)
+            q, scales = quantise(x.float().unflatten(-1, (3, 32)), kind)
             grouped.case(f"{name}-{kind}", {"group_size": 32}, x=x, expected=q.flatten(1), expected_scales=scales)
             (a, scales_a), (b, scales_b), bias = quantise(normal(5, 67), kind), quantise(normal(13, 67), kind), normal(13, dtype=dtype)
             y = F.linear(a.double(), b.double()) * scales_a.double()[:, None] * scales_b.double() + bias.double()
@@ -378,16 +382,10 @@ OUT.mkdir(parents=True, exist_ok=True)
 def fused():
     """Ops that do several others in one pass. They have their own seed, so that the others' values stay."""
     torch.manual_seed(20261201)
-    limits = {"i8": (torch.int8, 127.0), "f8_e4m3": (torch.float8_e4m3fn, 448.0)}
     norm, gated, stored_op = Op("layernorm.add_rmsnorm_quant"), Op("activation.silu_and_mul_quant"), Op("kvcache.qk_norm_rope_store")
 
-    def quantise(y, kind):
-        target, limit = limits[kind]
-        largest = y.abs().amax(-1, keepdim=True).clamp(min=1e-10)
-        return stored((y * (limit / largest)).float(), target, np.float32(1)), (largest / limit).float().squeeze(-1)
-
     for name, dtype in DTYPES.items():
-        for kind in limits:
+        for kind in LIMITS:
             x, r, w = normal(4, 45, dtype=dtype, scale=3), normal(4, 45, dtype=dtype), normal(45, dtype=dtype)
             total = x.double() + r.double()
             q, scales = quantise(F.rms_norm(total, (45,), w.double(), 1e-5), kind)

@@ -4,7 +4,7 @@
 use crate::args::Arg;
 use crate::data::{normal, poison, unwritten};
 use crate::element::{at, put};
-use crate::quantization::{FLOOR, computed_tolerance, quantise};
+use crate::quantization::{FLOOR, check_outputs, computed_tolerance, quantise};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
 
@@ -64,10 +64,8 @@ impl SiluAndMulQuant<'_> {
             return Err(input
                 .shape_error(format!("rows of a gate and as much after it expected; {} given", rows.cols)));
         }
-        let q = arg("q", self.q.as_view()).dtype(DTypeSet::EIGHT_BIT)?.shape(&[rows.rows, rows.cols / 2])?;
-        q.output()?.rows()?;
-        let scales = arg("scales", self.scales.as_view()).dtype(DTypeSet::of(&[DType::F32]))?;
-        scales.shape(&[rows.rows])?.output()?.dense_last()?;
+        let values = (self.q.as_view(), DTypeSet::EIGHT_BIT, &[rows.rows, rows.cols / 2][..]);
+        check_outputs(Self::OP, values, (self.scales.as_view(), &[rows.rows]))?;
         let key = Key::of(self.x.dtype()).with_weight(self.q.dtype());
         Ok(Valid { key, empty: rows.rows == 0 })
     }

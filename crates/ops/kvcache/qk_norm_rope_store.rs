@@ -3,10 +3,9 @@
 
 use super::paged::{CACHE, check, slot, store};
 use super::rope_and_cache::{self, Cut, RopeAndCache};
-use crate::args::Arg;
 use crate::data::{normal, poison};
 use crate::embeddings::rope;
-use crate::layernorm::norm_and_turn_token;
+use crate::layernorm::{check_norms, norm_and_turn_token};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
 
@@ -87,10 +86,7 @@ pub fn qk_norm_rope_store<'a>(
 impl QkNormRopeStore<'_> {
     fn validate(&self) -> Result<Valid, CallError> {
         let valid = rope::check(Self::OP, self.positions, &self.q, &self.k, self.cos_sin_cache)?;
-        let q = Arg::new(Self::OP, "q", self.q.as_view());
-        for (name, weight) in [("q_weight", self.q_weight), ("k_weight", self.k_weight)] {
-            Arg::new(Self::OP, name, weight).like(q)?.shape(&[self.q.dim(2)])?.rows()?;
-        }
+        check_norms(Self::OP, &self.q, [self.q_weight, self.k_weight])?;
         let caches = [self.key_cache.as_view(), self.value_cache.as_view()];
         let (new, scales) = ([self.k.as_view(), self.value], [self.k_scale, self.v_scale]);
         check(Self::OP, ["k", "value"], new, caches, self.slot_mapping, scales)?;

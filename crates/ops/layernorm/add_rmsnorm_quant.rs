@@ -2,10 +2,9 @@
 //! one pass (Zhang & Sennrich 2019; Yao et al. 2022, ZeroQuant).
 
 use super::fused_add;
-use crate::args::Arg;
 use crate::data::{normal, poison, unwritten};
 use crate::element::{at, put};
-use crate::quantization::{FLOOR, computed_tolerance, quantise};
+use crate::quantization::{FLOOR, check_dynamic, computed_tolerance, quantise};
 use crate::{Backend, Case, Contract, Cost, DTypeSet, FLOATS, Formats, Tolerance};
 use kernels_core::{CallError, Ctx, DType, Key, Result, RunError, Tensor, Valid, View, ViewMut, kernel};
 
@@ -70,20 +69,10 @@ pub fn add_rmsnorm_quant_into<'a>(
 
 impl AddRmsNormQuant<'_> {
     fn validate(&self) -> Result<Valid, CallError> {
-        let arg = |name, view| Arg::new(Self::OP, name, view);
-        let input = arg("x", self.x).dtype(DTypeSet::FLOAT)?.rank(2)?;
-        let rows = input.rows()?;
-        if rows.cols == 0 && rows.rows > 0 {
-            return Err(input.shape_error("a row of at least one element expected, to have a largest".into()));
-        }
-        arg("residual", self.residual.as_view()).like(input)?.shape(self.x.shape())?.output()?.rows()?;
-        arg("weight", self.weight).like(input)?.shape(&[rows.cols])?.rows()?;
-        let q = arg("q", self.q.as_view()).dtype(DTypeSet::EIGHT_BIT)?.shape(self.x.shape())?;
-        q.output()?.rows()?;
-        let scales = arg("scales", self.scales.as_view()).dtype(DTypeSet::of(&[DType::F32]))?;
-        scales.shape(&[rows.rows])?.output()?.dense_last()?;
-        let key = Key::of(self.x.dtype()).with_weight(self.q.dtype());
-        Ok(Valid { key, empty: rows.rows == 0 })
+        let quantised = (self.q.as_view(), DTypeSet::EIGHT_BIT);
+        let valid = check_dynamic(Self::OP, self.x, quantised, self.scales.as_view(), None)?;
+        fused_add::check_beside(Self::OP, self.x, self.residual.as_view(), self.weight)?;
+        Ok(valid)
     }
 }
 

@@ -103,12 +103,24 @@ pub(super) fn check(
     residual: View<'_>,
     weight: View<'_>,
 ) -> Result<Valid, CallError> {
-    let arg = |name, view| Arg::new(op, name, view);
-    let input = arg("x", x).dtype(DTypeSet::FLOAT)?.output()?;
-    let rows = input.rows()?;
-    arg("residual", residual).like(input)?.shape(x.shape())?.output()?.rows()?;
-    arg("weight", weight).like(input)?.shape(&[rows.cols])?.rows()?;
+    let rows = Arg::new(op, "x", x).dtype(DTypeSet::FLOAT)?.output()?.rows()?;
+    check_beside(op, x, residual, weight)?;
     Ok(Valid { key: Key::of(x.dtype()), empty: rows.rows == 0 || rows.cols == 0 })
+}
+
+/// Checks what goes with an `x` that is rows of floats.
+pub(super) fn check_beside(
+    op: &'static str,
+    x: View<'_>,
+    residual: View<'_>,
+    weight: View<'_>,
+) -> Result<(), CallError> {
+    let arg = |name, view| Arg::new(op, name, view);
+    let input = arg("x", x);
+    let cols = input.rows()?.cols;
+    arg("residual", residual).like(input)?.shape(x.shape())?.output()?.rows()?;
+    arg("weight", weight).like(input)?.shape(&[cols])?.rows()?;
+    Ok(())
 }
 
 /// # Safety

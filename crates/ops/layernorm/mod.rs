@@ -16,6 +16,6 @@ pub use fused_add_rmsnorm::{FusedAddRmsNorm, fused_add_rmsnorm};
 pub use gemma_fused_add_rmsnorm::{GemmaFusedAddRmsNorm, gemma_fused_add_rmsnorm};
 pub use gemma_rmsnorm::{GemmaRmsNorm, gemma_rmsnorm, gemma_rmsnorm_into};
 pub use layernorm::{LayerNorm, layernorm, layernorm_into};
-pub(crate) use qk_norm_rope::norm_and_turn_token;
 pub use qk_norm_rope::{QkNormRope, qk_norm_rope};
+pub(crate) use qk_norm_rope::{check_norms, norm_and_turn_token};
 pub use rmsnorm::{RmsNorm, rmsnorm, rmsnorm_into};

@@ -63,13 +63,23 @@ pub fn qk_norm_rope<'a>(
 impl QkNormRope<'_> {
     fn validate(&self) -> Result<Valid, CallError> {
         let valid = check(Self::OP, self.positions, &self.q, &self.k, self.cos_sin_cache)?;
-        let q = Arg::new(Self::OP, "q", self.q.as_view());
-        for (name, weight) in [("q_weight", self.q_weight), ("k_weight", self.k_weight)] {
-            Arg::new(Self::OP, name, weight).like(q)?.shape(&[self.q.dim(2)])?.rows()?;
-        }
+        check_norms(Self::OP, &self.q, [self.q_weight, self.k_weight])?;
         let none = self.q.dim(0) == 0 || self.q.dim(1) + self.k.dim(1) == 0 || self.q.dim(2) == 0;
         Ok(Valid { empty: none, ..valid })
     }
+}
+
+/// Checks the weights of both norms.
+pub(crate) fn check_norms(
+    op: &'static str,
+    q: &ViewMut<'_>,
+    [q_weight, k_weight]: [View<'_>; 2],
+) -> Result<(), CallError> {
+    let query = Arg::new(op, "q", q.as_view());
+    for (name, weight) in [("q_weight", q_weight), ("k_weight", k_weight)] {
+        Arg::new(op, name, weight).like(query)?.shape(&[q.dim(2)])?.rows()?;
+    }
+    Ok(())
 }
 
 unsafe fn reference(ctx: &Ctx, a: &QkNormRope<'_>) -> Result<(), RunError> {

@@ -119,7 +119,7 @@ macro_rules! per_token_op {
 }
 pub(super) use per_token_op;
 
-pub(super) fn check(
+pub(crate) fn check(
     op: &'static str,
     x: View<'_>,
     (q, types): (View<'_>, DTypeSet),
@@ -132,20 +132,30 @@ pub(super) fn check(
     if rows.cols == 0 && rows.rows > 0 {
         return Err(input.shape_error("a row of at least one element expected, to have a largest".into()));
     }
-    let values = arg("q", q).dtype(types)?.shape(x.shape())?.output()?;
-    values.rows()?;
-    let scale = arg("scales", scales).dtype(DTypeSet::of(&[DType::F32]))?;
-    match group {
-        None => scale.shape(&[rows.rows])?,
+    let groups = match group {
+        None => 1,
         Some(group) if group == 0 || !rows.cols.is_multiple_of(group) => {
             return Err(input.shape_error(format!("rows of {} are not whole groups of {group}", rows.cols)));
         }
-        Some(group) => scale.shape(&[rows.rows, rows.cols / group])?,
-    }
-    .output()?
-    .dense_last()?;
+        Some(group) => rows.cols / group,
+    };
+    let of_scales = [rows.rows, groups];
+    let of_scales = if group.is_some() { &of_scales[..] } else { &of_scales[..1] };
+    check_outputs(op, (q, types, x.shape()), (scales, of_scales))?;
     let key = Key::of(x.dtype()).with_weight(q.dtype());
     Ok(Valid { key, empty: rows.rows == 0 })
+}
+
+/// Checks the values of these types and shape, and their scales.
+pub(crate) fn check_outputs(
+    op: &'static str,
+    (q, types, shape): (View<'_>, DTypeSet, &[usize]),
+    (scales, of_scales): (View<'_>, &[usize]),
+) -> Result<(), CallError> {
+    Arg::new(op, "q", q).dtype(types)?.shape(shape)?.output()?.rows()?;
+    let scales = Arg::new(op, "scales", scales).dtype(DTypeSet::of(&[DType::F32]))?;
+    scales.shape(of_scales)?.output()?.dense_last()?;
+    Ok(())
 }
 
 /// In f32, as the contract says: these numbers decide what is rounded.

@@ -74,10 +74,10 @@ impl Panel {
             }
             let halves = if F::HALVES { 2 } else { 1 };
             for h in 0..halves {
-                store(self.d.add((octet * halves + h) * OCTET * ROWS), d[h]);
+                store(self.d.add((octet * halves + h) * OCTET * ROWS), ROWS, d[h]);
             }
             if !F::SIGNED {
-                store(self.m.add(octet * OCTET * ROWS), m);
+                store(self.m.add(octet * OCTET * ROWS), ROWS, m);
             }
             for g in 0..OCTET {
                 // Words of four bytes are moved as if they were floats.
@@ -147,17 +147,17 @@ impl Panel {
     }
 }
 
-/// Eight scales of each row as, for each scale, those of the eight rows.
+/// Eight scales of each row as, for each scale, those of the eight rows, `stride` numbers apart.
 ///
 /// # Safety
-/// AVX2; `out` valid for 64 numbers.
+/// AVX2; `out` valid for them.
 #[inline(always)]
-unsafe fn store(out: *mut f32, rows: [__m256; ROWS]) {
+pub unsafe fn store(out: *mut f32, stride: usize, rows: [__m256; ROWS]) {
     // SAFETY: by contract.
     unsafe {
         let turned = Avx2::transposed(rows);
         for i in 0..ROWS {
-            Avx2::store_f32(out.add(i * ROWS), turned[i]);
+            Avx2::store_f32(out.add(i * stride), turned[i]);
         }
     }
 }

@@ -3,8 +3,9 @@
 use super::columns::{GROUP, X};
 use super::formats::{Format, OCTET, Scales};
 use super::octets::Rest;
+use super::panel::store;
 use crate::isa::amx::{ROWS, SUMS, TILE, Tiles, four};
-use crate::isa::{Avx2, Isa, Square, prefetch};
+use crate::isa::prefetch;
 use crate::quantization::rows::row_bytes;
 use kernels_core::Rows;
 use std::arch::x86_64::*;
@@ -44,7 +45,9 @@ impl Sixteen {
         unsafe {
             for octet in octets.clone() {
                 let group = (octet - octets.start) * OCTET;
-                let (mut scales, mut rest) = ([[_mm256_setzero_ps(); ROWS]; 2], [_mm256_setzero_ps(); ROWS]);
+                // Of eight rows at a time.
+                let mut scales = [[[_mm256_setzero_ps(); 8]; 2]; 2];
+                let mut minima = [[_mm256_setzero_ps(); 8]; 2];
                 for r in 0..ROWS {
                     let row = weight.add((n + r).min(rows.rows - 1) * row_bytes(F::DTYPE, rows.stride));
                     let copy;
@@ -55,18 +58,22 @@ impl Sixteen {
                         copy.as_ptr()
                     };
                     let Scales { d, m } = F::scales(at);
-                    (scales[0][r], scales[1][r], rest[r]) = (d[0], d[1], m);
+                    let (eight, i) = (r / 8, r % 8);
+                    (scales[0][eight][i], scales[1][eight][i], minima[eight][i]) = (d[0], d[1], m);
                     for g in 0..OCTET {
                         let to = self.q.add((group + g) * GROUP + 32 * r);
                         _mm256_storeu_si256(to.cast(), F::bytes(at, g));
                     }
                 }
                 let halves = if F::HALVES { 2 } else { 1 };
-                for h in 0..halves {
-                    store(self.d.add((group * halves + h * OCTET) * ROWS), scales[h]);
-                }
-                if !F::SIGNED {
-                    store(self.m.add(group * ROWS), rest);
+                for eight in 0..2 {
+                    for h in 0..halves {
+                        let to = self.d.add((group * halves + h * OCTET) * ROWS + 8 * eight);
+                        store(to, ROWS, scales[h][eight]);
+                    }
+                    if !F::SIGNED {
+                        store(self.m.add(group * ROWS + 8 * eight), ROWS, minima[eight]);
+                    }
                 }
             }
         }
@@ -130,25 +137,6 @@ impl Sixteen {
             }
             for i in 0..ROWS {
                 _mm512_storeu_ps(sums.add(i * ROWS), acc[i]);
-            }
-        }
-    }
-}
-
-/// Eight scales of each of 16 rows as, for each scale, those of the rows.
-///
-/// # Safety
-/// AVX2; `out` valid for 128 numbers.
-#[inline(always)]
-unsafe fn store(out: *mut f32, rows: [__m256; ROWS]) {
-    // SAFETY: by contract.
-    unsafe {
-        for half in 0..2 {
-            let mut eight = [_mm256_setzero_ps(); 8];
-            eight.copy_from_slice(&rows[8 * half..8 * half + 8]);
-            let turned = Avx2::transposed(eight);
-            for i in 0..8 {
-                Avx2::store_f32(out.add(i * ROWS + 8 * half), turned[i]);
             }
         }
     }

@@ -7,7 +7,8 @@ use super::formats::{Format, OCTET};
 use super::sixteen::{OCTETS, Sixteen};
 use super::vnni;
 use super::{FEW, Output};
-use crate::isa::amx::{ROWS, TILE, Tiles, turned};
+use crate::gemm::output::store_turned;
+use crate::isa::amx::{ROWS, TILE, Tiles};
 use crate::isa::{Avx512, Elem};
 use crate::pool::{Plan, split};
 use crate::variants::with_float;
@@ -112,14 +113,14 @@ unsafe fn typed<F: Format, O: Elem, const BYTES: u16>(
             let columns = ROWS.min(rows.rows - n);
             for tile in 0..x.tiles {
                 let mut v = [_mm512_setzero_ps(); ROWS];
-                for i in 0..ROWS {
-                    v[i] = _mm512_loadu_ps(sums(tile).add(i * ROWS));
+                // Without a group nothing was summed.
+                if x.groups > 0 {
+                    for i in 0..ROWS {
+                        v[i] = _mm512_loadu_ps(sums(tile).add(i * ROWS));
+                    }
                 }
-                let v = turned(v);
-                for i in 0..ROWS.min(x.from.rows - tile * ROWS) {
-                    let dots = if x.groups == 0 { _mm512_setzero_ps() } else { v[i] };
-                    out.store::<Avx512>(tile * ROWS + i, n, columns, dots);
-                }
+                let rows = ROWS.min(x.from.rows - tile * ROWS);
+                store_turned::<Avx512, O>(out, (tile * ROWS, rows), (n, columns), v);
             }
         }
     }

@@ -8,9 +8,9 @@ mod lay;
 mod ops;
 mod x;
 
-use super::output::Output;
+use super::output::{Output, store_turned};
 use crate::isa::Elem;
-use crate::isa::amx::{Ahead, BLOCK, Block, Product, ROWS, STEP, STEPS, SUMS, TILE, turned};
+use crate::isa::amx::{Ahead, BLOCK, Block, Product, ROWS, STEP, STEPS, SUMS, TILE};
 use kernels_core::Rows;
 use lay::Source;
 use std::arch::x86_64::*;
@@ -176,10 +176,7 @@ unsafe fn finish<P: Product, O: Elem>(
             for i in 0..ROWS {
                 tile[i] = P::sums(sums.add(quarter * TILE + i * 64));
             }
-            let turned = turned(tile);
-            for i in 0..rows {
-                out.store::<P::Store>(m + i, n, columns, turned[i]);
-            }
+            store_turned::<P::Store, O>(out, (m, rows), (n, columns), tile);
         }
     }
 }
