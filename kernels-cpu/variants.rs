@@ -2,7 +2,7 @@
 
 /// Registers `part::<S>` for AVX-512 (with and without bf16), AVX2 and the baseline:
 /// `unsafe fn part<S: Isa>(ctx: &Ctx, args: &Op<'_>, units: Range<usize>, thread: usize)`, split over the
-/// units of `plan: fn(&Op<'_>) -> Plan`. With `prepare: (first, prepare)`, `prepare::<S>(ctx, args, units)` runs
+/// units of `plan: fn(&Op<'_>) -> Plan`. With `prepare: (first, prepare)`, `prepare::<S>(ctx, args, units, thread)` runs
 /// before them, split over the units of `first: fn(&Op<'_>) -> Plan`; with `workspace`, `workspace(args, threads)` bytes of scratch are there for both.
 macro_rules! variants {
     (unsafe { op: $op:ident, formats: $formats:expr, plan: $plan:ident, part: $part:ident $(, prepare: ($first:ident, $prepare:ident))? $(, workspace: $workspace:ident)? $(, prepack: $prepack:ident)? $(,)? }) => {
@@ -73,12 +73,12 @@ macro_rules! variants {
         /// # Safety
         /// As for `run`.
         $(#[$feature])?
-        unsafe fn before(ctx: &::kernels_core::Ctx, a: &$op<'_>, units: std::ops::Range<usize>) {
+        unsafe fn before(ctx: &::kernels_core::Ctx, a: &$op<'_>, units: std::ops::Range<usize>, thread: usize) {
             // SAFETY: passed on.
-            unsafe { $prepare::<$crate::isa::$isa>(ctx, a, units) }
+            unsafe { $prepare::<$crate::isa::$isa>(ctx, a, units, thread) }
         }
         // SAFETY: passed on; units are handed out once each.
-        $crate::pool::split($first($a), $ctx.threads, &|units, _| unsafe { before($ctx, $a, units) });
+        $crate::pool::split($first($a), $ctx.threads, &|units, thread| unsafe { before($ctx, $a, units, thread) });
     };
 }
 pub(crate) use variants;

@@ -1,8 +1,14 @@
 //! `attention.*`
 
+mod chunk;
 mod decode;
 mod merge_state;
+mod panels;
 mod prefill;
+mod products;
 mod rows;
 mod scores;
+mod state;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 mod values;

@@ -1,8 +1,11 @@
 //! `attention.prefill`. A unit is some tokens of one sequence and one key-value head; later tokens see more,
 //! so units are handed out from the last, the heaviest first.
 
-use super::rows::{Block, attend, clear, group, scratch_bytes, tokens_in_block};
-use crate::isa::Isa;
+use super::panels::Panels;
+use super::products::Products;
+use super::rows::{Block, attend, clear, finish, group};
+use super::state::{Scratch, Sizes, State, padded};
+use crate::isa::{Elem, Isa, Portable};
 use crate::pool::Plan;
 use crate::variants::{variants, with_cache, with_float};
 use kernels_core::Ctx;
@@ -25,26 +28,50 @@ unsafe fn spans<'a>(ctx: &Ctx, a: &Prefill<'a>) -> Spans<'a> {
     unsafe { prefill_spans(ctx, &a.tensors(), a.seq_lens, a.qo_indptr, a.is_causal) }
 }
 
-/// The offsets are data, so units are counted for the worst case: a started block for each sequence.
 fn plan(a: &Prefill<'_>) -> Plan {
-    let in_block = tokens_in_block(group(&a.q, &a.key_cache));
-    let blocks = a.q.dim(0) / in_block + a.seq_lens.dim(0);
+    plan_for::<Portable, f32, Panels>(a)
+}
+
+pub fn workspace(a: &Prefill<'_>, threads: usize) -> usize {
+    bytes::<Portable, f32, Panels>(a, threads)
+}
+
+/// Tokens of a sequence in one block.
+fn in_block<S: Isa, C: Elem, P: Products<S, C>>(a: &Prefill<'_>) -> usize {
+    (P::ROWS / group(&a.q, &a.key_cache).max(1)).max(1)
+}
+
+/// The offsets are data, so units are counted for the worst case: a started block for each sequence.
+pub fn plan_for<S: Isa, C: Elem, P: Products<S, C>>(a: &Prefill<'_>) -> Plan {
+    let blocks = a.q.dim(0) / in_block::<S, C, P>(a) + a.seq_lens.dim(0);
     let room = a.tensors().room().min(1 << 20);
     Plan { units: blocks * a.key_cache.dim(2), work: a.q.layout().elements().saturating_mul(room.max(1)) / 8 }
 }
 
-fn workspace(a: &Prefill<'_>, threads: usize) -> usize {
-    threads * scratch_bytes(&a.q, &a.key_cache)
+fn sizes<S: Isa, C: Elem, P: Products<S, C>>(a: &Prefill<'_>) -> Sizes {
+    let group = group(&a.q, &a.key_cache);
+    Sizes { heads: 1, rows: in_block::<S, C, P>(a) * group, dim: a.q.dim(2) }
 }
 
-fn once(_: &Prefill<'_>) -> Plan {
+fn state_bytes(sizes: Sizes) -> usize {
+    State::bytes(sizes.rows, padded(sizes.dim))
+}
+
+/// Bytes of workspace: state and scratch of each thread.
+pub fn bytes<S: Isa, C: Elem, P: Products<S, C>>(a: &Prefill<'_>, threads: usize) -> usize {
+    let sizes = sizes::<S, C, P>(a);
+    threads * (state_bytes(sizes) + Scratch::bytes::<S, C, P>(sizes))
+}
+
+/// How [`prepare`] is split: not at all.
+pub fn once(_: &Prefill<'_>) -> Plan {
     Plan { units: 1, work: 1 }
 }
 
 /// # Safety
 /// Checked arguments on the host, `S`'s features.
 #[inline(always)]
-unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Prefill<'_>, _: Range<usize>) {
+pub unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Prefill<'_>, _: Range<usize>, _: usize) {
     // SAFETY: passed on.
     with_float!(a.q.dtype(), Q => unsafe { clear::<Q>(&a.tensors(), &spans(ctx, a)) })
 }
@@ -53,25 +80,45 @@ unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Prefill<'_>, _: Range<usize>) {
 /// Checked arguments on the host, `S`'s features, and units that nobody else works on.
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &Prefill<'_>, units: Range<usize>, thread: usize) {
-    let (t, kv_heads) = (a.tensors(), a.key_cache.dim(2));
-    let group = group(&a.q, &a.key_cache);
-    if group == 0 {
+    // SAFETY: passed on.
+    with_cache!(a.key_cache.dtype(), C => unsafe { blocks::<S, C, Panels>(&Panels, ctx, a, units, thread) })
+}
+
+/// Blocks `units` of the call.
+///
+/// # Safety
+/// Checked arguments on the host, the features of `S` and the products, a workspace of [`bytes`] for them, and units
+/// that nobody else works on.
+#[inline(always)]
+pub unsafe fn blocks<S: Isa, C: Elem, P: Products<S, C>>(
+    products: &P,
+    ctx: &Ctx,
+    a: &Prefill<'_>,
+    units: Range<usize>,
+    thread: usize,
+) {
+    let (t, kv_heads, sizes) = (a.tensors(), a.key_cache.dim(2), sizes::<S, C, P>(a));
+    if sizes.rows == 0 {
         return;
     }
-    let in_block = tokens_in_block(group);
-    let all = plan(a).units / kv_heads;
-    with_cache!(a.key_cache.dtype(), C => {
-        // SAFETY: blocks partition the rows of the call; each thread has its scratch.
-        unsafe {
-            let spans = spans(ctx, a);
-            let scratch = ctx.workspace().0.add(thread * scratch_bytes(&a.q, &a.key_cache));
-            for u in units {
-                let Some((sequence, from)) = find(ctx, &spans, all - 1 - u / kv_heads, in_block) else { continue };
-                let to = sequence.rows.min(from + in_block);
-                attend::<S, C>(ctx, &t, Block { sequence, from, to, kv_head: u % kv_heads }, scratch);
-            }
+    let (in_block, all) = (in_block::<S, C, P>(a), plan_for::<S, C, P>(a).units / kv_heads);
+    let base = ctx.workspace().0.wrapping_add(bytes::<S, C, P>(a, thread));
+    let state = State::at(base, sizes.rows, padded(sizes.dim));
+    let base = base.wrapping_add(state_bytes(sizes));
+    let scratch = Scratch::at::<S, C, P>(base, sizes, state, t.mask.is_some());
+    // SAFETY: blocks partition the rows of the call; each thread has its scratch.
+    unsafe {
+        let spans = spans(ctx, a);
+        for u in units {
+            let Some((sequence, from)) = find(ctx, &spans, all - 1 - u / kv_heads, in_block) else {
+                continue;
+            };
+            let (to, head) = (sequence.rows.min(from + in_block), u % kv_heads);
+            let block = Block::of(sequence, from, to, (head, head + 1));
+            attend::<S, C, P>(products, ctx, &t, &block, &scratch);
+            with_float!(a.q.dtype(), Q => finish::<S, Q>(&t, &block, &state));
         }
-    })
+    }
 }
 
 /// Block `at` of the call: its sequence and first row; `None` past the last.

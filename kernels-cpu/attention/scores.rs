@@ -1,39 +1,40 @@
 //! Scores of a chunk of tokens for the rows of a block, and their weights.
 
-use super::rows::{CHUNK, HIDDEN, Scratch};
+use super::chunk::{CHUNK, Chunk, HIDDEN};
+use super::products::Piece;
+use super::state::{Scratch, padded};
 use crate::gemm::tile::{NR, tile};
 use crate::isa::{Elem, Isa};
 use crate::math::{exp, softcap};
 use kernels_ops::attention::{Mask, Sequence, Tensors};
 
-/// Scores of a chunk: `rows × n` into rows of `CHUNK`.
+/// Scores of some tokens of a chunk: `rows × tokens` into rows of `CHUNK`.
 ///
 /// # Safety
 /// As for [`super::rows::attend`].
 #[inline(always)]
-pub(super) unsafe fn scores<S: Isa, C: Elem>(
+pub unsafe fn scores<S: Isa, C: Elem>(
     s: &Scratch,
-    keys: &[*const C; CHUNK],
-    n: usize,
+    chunk: &Chunk<C>,
+    (some, at): Piece,
     rows: usize,
     dim: usize,
-    pad: usize,
 ) {
-    // SAFETY: r is below the rows, the keys beyond n repeat the last, and their scores are never used.
+    // SAFETY: r is below the rows, the keys beyond the last repeat it, and their scores are never used.
     unsafe {
-        let mut c = 0;
-        while c < n {
-            let mut k = [keys[c]; NR];
+        let mut c = some.start;
+        while c < some.end {
+            let mut k = [chunk.keys[c].add(at); NR];
             for j in 1..NR {
-                k[j] = keys[(c + j).min(n - 1)];
+                k[j] = chunk.keys[(c + j).min(some.end - 1)].add(at);
             }
             let mut r = 0;
             while r + 4 <= rows {
-                some_scores::<S, C, 4>(s, k, r, c, dim, pad);
+                some_scores::<S, C, 4>(s, k, r, c, dim);
                 r += 4;
             }
             while r < rows {
-                some_scores::<S, C, 1>(s, k, r, c, dim, pad);
+                some_scores::<S, C, 1>(s, k, r, c, dim);
                 r += 1;
             }
             c += NR;
@@ -50,13 +51,12 @@ unsafe fn some_scores<S: Isa, C: Elem, const MR: usize>(
     r: usize,
     c: usize,
     dim: usize,
-    pad: usize,
 ) {
     // SAFETY: passed on.
     unsafe {
-        let mut q = [s.q.cast_const(); MR];
+        let mut q = [s.q.cast::<f32>().cast_const(); MR];
         for i in 0..MR {
-            q[i] = s.q.add((r + i) * pad);
+            q[i] = q[i].add((r + i) * padded(dim));
         }
         let dots = tile::<S, C, MR>(q, k, dim);
         for i in 0..MR {
@@ -118,7 +118,7 @@ pub(super) unsafe fn weigh<S: Isa>(
     }
 }
 
-/// Scores of a row to weights e^(score − max), zero outside `first..end`; the row's sums so far are scaled to the
+/// Scores of a row to weights e^(score − max), zero outside `first..end` up to the next 16; the row's sums so far are scaled to the
 /// new maximum. A row without a finite score stays as it is.
 ///
 /// # Safety
@@ -140,7 +140,7 @@ unsafe fn soften<S: Isa>(s: &Scratch, r: usize, (first, end): (usize, usize), n:
             largest = S::max(S::load_f32(row.add(c)), largest);
             c += S::W;
         }
-        let (before, chunk_max) = (*s.max.add(r), S::largest(largest));
+        let (before, chunk_max) = (*s.state.max.add(r), S::largest(largest));
         let max = if chunk_max > before { chunk_max } else { before };
         if max == f32::NEG_INFINITY {
             // NaN scores come here too, and must not vanish.
@@ -148,11 +148,11 @@ unsafe fn soften<S: Isa>(s: &Scratch, r: usize, (first, end): (usize, usize), n:
             for c in first..end {
                 nan |= (*row.add(c)).is_nan();
             }
-            for c in 0..n {
+            for c in 0..n.next_multiple_of(16) {
                 row.add(c).write(0.0);
             }
             if nan {
-                s.total.add(r).write(f32::NAN);
+                s.state.total.add(r).write(f32::NAN);
             }
             return;
         }
@@ -166,10 +166,10 @@ unsafe fn soften<S: Isa>(s: &Scratch, r: usize, (first, end): (usize, usize), n:
             c += S::W;
         }
         let shrink = if before == max { 1.0 } else { (before - max).exp() };
-        *s.total.add(r) = *s.total.add(r) * shrink + S::sum(sum);
-        s.max.add(r).write(max);
+        *s.state.total.add(r) = *s.state.total.add(r) * shrink + S::sum(sum);
+        s.state.max.add(r).write(max);
         if shrink != 1.0 {
-            let (f, sums) = (S::splat(shrink), s.sums.add(r * pad));
+            let (f, sums) = (S::splat(shrink), s.state.sums.add(r * pad));
             c = 0;
             while c < pad {
                 S::store_f32(sums.add(c), S::mul(S::load_f32(sums.add(c)), f));

@@ -1,24 +1,27 @@
 //! Weighted values of a chunk of tokens, added to the sums of a block's rows.
 
-use super::rows::{CHUNK, HIDDEN, Scratch};
+use super::chunk::{CHUNK, Chunk, HIDDEN};
+use super::products::Piece;
+use super::state::{Scratch, padded};
 use crate::isa::{Elem, Isa};
 
-/// Adds the chunk's weighted values to the sums of all rows. A value that a row does not see is not even
+/// Adds the weighted values of some tokens of a chunk to the sums of all rows. A value that a row does not see is not even
 /// multiplied by zero: it may be NaN.
 ///
 /// # Safety
 /// As for [`super::rows::attend`].
 #[inline(always)]
-pub(super) unsafe fn accumulate<S: Isa, C: Elem>(
+pub unsafe fn accumulate<S: Isa, C: Elem>(
     s: &Scratch,
-    values: &[*const C; CHUNK],
+    chunk: &Chunk<C>,
+    (some, at): Piece,
     rows: usize,
     dim: usize,
-    pad: usize,
 ) {
+    let pad = padded(dim);
     // SAFETY: rows are inside the scratch.
     unsafe {
-        let seen = |r: usize| (*s.seen.add(r)).map(|t| t as usize);
+        let seen = |r: usize| (*s.seen.add(r)).map(|t| (t as usize).clamp(some.start, some.end));
         if s.masked {
             for r in 0..rows {
                 let [mut c, end] = seen(r);
@@ -27,7 +30,7 @@ pub(super) unsafe fn accumulate<S: Isa, C: Elem>(
                     while c < end && *s.scores.add(r * CHUNK + c) != HIDDEN {
                         c += 1;
                     }
-                    all_columns::<S, C, 1>(s, values, (start, c), r, dim, pad);
+                    all_columns::<S, C, 1>(s, (chunk, at), (start, c), r, dim, pad);
                     c += 1;
                 }
             }
@@ -43,26 +46,26 @@ pub(super) unsafe fn accumulate<S: Isa, C: Elem>(
             if first >= end {
                 for k in r..r + 4 {
                     let [f, e] = seen(k);
-                    all_columns::<S, C, 1>(s, values, (f, e), k, dim, pad);
+                    all_columns::<S, C, 1>(s, (chunk, at), (f, e), k, dim, pad);
                 }
                 r += 4;
                 continue;
             }
-            all_columns::<S, C, 4>(s, values, (first, end), r, dim, pad);
+            all_columns::<S, C, 4>(s, (chunk, at), (first, end), r, dim, pad);
             for k in r..r + 4 {
                 let [f, e] = seen(k);
                 if f < first {
-                    all_columns::<S, C, 1>(s, values, (f, first), k, dim, pad);
+                    all_columns::<S, C, 1>(s, (chunk, at), (f, first), k, dim, pad);
                 }
                 if e > end {
-                    all_columns::<S, C, 1>(s, values, (end, e), k, dim, pad);
+                    all_columns::<S, C, 1>(s, (chunk, at), (end, e), k, dim, pad);
                 }
             }
             r += 4;
         }
         while r < rows {
             let [f, e] = seen(r);
-            all_columns::<S, C, 1>(s, values, (f, e), r, dim, pad);
+            all_columns::<S, C, 1>(s, (chunk, at), (f, e), r, dim, pad);
             r += 1;
         }
     }
@@ -75,7 +78,7 @@ pub(super) unsafe fn accumulate<S: Isa, C: Elem>(
 #[inline(always)]
 unsafe fn all_columns<S: Isa, C: Elem, const MR: usize>(
     s: &Scratch,
-    values: &[*const C; CHUNK],
+    (chunk, at): (&Chunk<C>, usize),
     (from, to): (usize, usize),
     r: usize,
     dim: usize,
@@ -85,18 +88,18 @@ unsafe fn all_columns<S: Isa, C: Elem, const MR: usize>(
     unsafe {
         let mut i = 0;
         while i + 4 * S::W <= dim {
-            weighted::<S, C, MR, 4>(s, values, (from, to), r, i, pad);
+            weighted::<S, C, MR, 4>(s, (chunk, at), (from, to), r, i, pad);
             i += 4 * S::W;
         }
         while i + S::W <= dim {
-            weighted::<S, C, MR, 1>(s, values, (from, to), r, i, pad);
+            weighted::<S, C, MR, 1>(s, (chunk, at), (from, to), r, i, pad);
             i += S::W;
         }
         for k in r..r + MR {
             for j in i..dim {
-                let sum = s.sums.add(k * pad + j);
+                let sum = s.state.sums.add(k * pad + j);
                 for c in from..to {
-                    *sum += *s.scores.add(k * CHUNK + c) * (*values[c].add(j)).to_f32();
+                    *sum += *s.scores.add(k * CHUNK + c) * (*chunk.values[c].add(at + j)).to_f32();
                 }
             }
         }
@@ -110,7 +113,7 @@ unsafe fn all_columns<S: Isa, C: Elem, const MR: usize>(
 #[inline(always)]
 unsafe fn weighted<S: Isa, C: Elem, const MR: usize, const NV: usize>(
     s: &Scratch,
-    values: &[*const C; CHUNK],
+    (chunk, at): (&Chunk<C>, usize),
     (from, to): (usize, usize),
     r: usize,
     i: usize,
@@ -121,13 +124,13 @@ unsafe fn weighted<S: Isa, C: Elem, const MR: usize, const NV: usize>(
         let mut acc = [[S::splat(0.0); NV]; MR];
         for k in 0..MR {
             for v in 0..NV {
-                acc[k][v] = S::load_f32(s.sums.add((r + k) * pad + i + v * S::W));
+                acc[k][v] = S::load_f32(s.state.sums.add((r + k) * pad + i + v * S::W));
             }
         }
         for c in from..to {
             let mut value = [S::splat(0.0); NV];
             for v in 0..NV {
-                value[v] = C::load::<S>(values[c].add(i + v * S::W));
+                value[v] = C::load::<S>(chunk.values[c].add(at + i + v * S::W));
             }
             for k in 0..MR {
                 let weight = S::splat(*s.scores.add((r + k) * CHUNK + c));
@@ -138,7 +141,7 @@ unsafe fn weighted<S: Isa, C: Elem, const MR: usize, const NV: usize>(
         }
         for k in 0..MR {
             for v in 0..NV {
-                S::store_f32(s.sums.add((r + k) * pad + i + v * S::W), acc[k][v]);
+                S::store_f32(s.state.sums.add((r + k) * pad + i + v * S::W), acc[k][v]);
             }
         }
     }

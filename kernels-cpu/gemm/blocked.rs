@@ -6,10 +6,11 @@
 //! was packed ahead of the calls is in panels already, of its own type, and widened where it is multiplied.
 
 use super::input::{DEPTH, Input};
+use super::outer::{Outer, Panels, outer};
 use super::output::Output;
 use super::product::Weight;
 use super::turn::turn;
-use crate::isa::{AHEAD, Elem, Isa, prefetch};
+use crate::isa::{Elem, Isa};
 use std::ops::Range;
 
 /// Columns of a unit of work: a panel of the widest vectors.
@@ -80,7 +81,7 @@ impl Columns {
         Weight { ptr: weight, rows, packed }: Weight<W>,
         sums: *mut f32,
     ) {
-        let width = 2 * S::W;
+        let (width, x_cols) = (2 * S::W, x.cols);
         // SAFETY: rows m.. and columns n.. are inside their tensors, and have their place in the scratch.
         unsafe {
             if x.cols == 0 {
@@ -92,71 +93,37 @@ impl Columns {
                 if !packed {
                     for p in 0..self.count.div_ceil(width) {
                         let first = self.n + p * width;
-                        let source = weight.add(first * rows.stride + k);
-                        let count = width.min(rows.rows - first);
-                        turn::<S, W>(source, rows.stride, count, depth, self.panels.add(p * width * DEPTH));
+                        let mut sources = [weight; UNIT];
+                        for i in 0..width {
+                            sources[i] = weight.add((first + i).min(rows.rows - 1) * rows.stride + k);
+                        }
+                        turn::<S, W>(&sources[..width], depth, self.panels.add(p * width * DEPTH), DEPTH);
                     }
                 }
                 for m in (start..end).step_by(S::TILE) {
-                    let (tile, sums) = (x.tile(m, k, depth), sums.add((m - start) * COLUMNS));
-                    let rows = S::TILE.min(end - m);
+                    let x = (x.tile(m, k, depth), depth);
+                    let sums = (sums.add((m - start) * COLUMNS), COLUMNS);
+                    let (rows, count) = (S::TILE.min(end - m), self.count.div_ceil(width));
                     match packed {
                         true => {
-                            let panels = (weight.add(self.n * x.cols + k * width), width * x.cols);
-                            self.tiles::<S, W>(tile, panels, rows, depth, sums, (k > 0, m == start));
+                            let first = weight.add(self.n * x_cols + k * width);
+                            let panels = Panels { first, count, apart: width * x_cols, stride: width };
+                            outer::<S, W>(
+                                Outer { x, panels, depth, sums, add: k > 0, streamed: m == start },
+                                rows,
+                            );
                         }
                         false => {
-                            let panels = (self.panels.cast_const(), width * DEPTH);
-                            self.tiles::<S, f32>(tile, panels, rows, depth, sums, (k > 0, false));
+                            let first = self.panels.cast_const();
+                            let panels = Panels { first, count, apart: width * DEPTH, stride: width };
+                            outer::<S, f32>(
+                                Outer { x, panels, depth, sums, add: k > 0, streamed: false },
+                                rows,
+                            );
                         }
                     }
                 }
                 k += depth;
-            }
-        }
-    }
-
-    /// `rows` rows of x times all panels, the first one and how far apart they are; `first` where these panels come
-    /// from memory now.
-    ///
-    /// # Safety
-    /// As for [`blocked`].
-    #[inline(always)]
-    unsafe fn tiles<S: Isa, E: Elem>(
-        self,
-        x: *const f32,
-        (panels, stride): (*const E, usize),
-        rows: usize,
-        depth: usize,
-        sums: *mut f32,
-        (add, first): (bool, bool),
-    ) {
-        let (width, mut m) = (2 * S::W, 0);
-        macro_rules! tiles {
-            ($rows:literal) => {{
-                for p in 0..self.count.div_ceil(width) {
-                    // SAFETY: rows and columns have their place in the scratch.
-                    unsafe {
-                        let panel = panels.add(p * stride);
-                        let (x, sums) = (x.add(m * depth), sums.add(m * COLUMNS + p * width));
-                        // Of the rows of x that come next each panel asks for a part.
-                        let ahead = x.wrapping_add($rows * depth + 2 * DEPTH * p);
-                        match first && m == 0 {
-                            true => tile::<S, E, $rows, true>(x, panel, depth, sums, add, ahead),
-                            false => tile::<S, E, $rows, false>(x, panel, depth, sums, add, ahead),
-                        }
-                    }
-                }
-                m += $rows;
-            }};
-        }
-        while m < rows {
-            match rows - m {
-                12.. if S::TILE >= 12 => tiles!(12),
-                6.. if S::TILE >= 6 => tiles!(6),
-                4.. if S::TILE >= 6 => tiles!(4),
-                2.. => tiles!(2),
-                _ => tiles!(1),
             }
         }
     }
@@ -172,53 +139,6 @@ impl Columns {
                     let dots = S::load_f32(sums.add((m - start) * COLUMNS + j));
                     out.store::<S>(m, self.n + j, S::W.min(self.count - j), dots);
                 }
-            }
-        }
-    }
-}
-
-/// `ROWS` rows of x, `depth` apart, times a panel, added to `sums` or written there. From `ahead` on, a line is asked
-/// for each eight steps, and where the panel is `STREAMED` from memory, what of it comes next.
-///
-/// # Safety
-/// As for [`blocked`].
-#[inline(always)]
-unsafe fn tile<S: Isa, E: Elem, const ROWS: usize, const STREAMED: bool>(
-    x: *const f32,
-    panel: *const E,
-    depth: usize,
-    sums: *mut f32,
-    add: bool,
-    ahead: *const f32,
-) {
-    // SAFETY: every offset is below `depth` and inside its row.
-    unsafe {
-        let mut acc = [[S::splat(0.0); 2]; ROWS];
-        let mut rows = [x; ROWS];
-        for i in 0..ROWS {
-            rows[i] = x.add(i * depth);
-        }
-        for k in 0..depth {
-            if k % 8 == 0 {
-                prefetch(ahead.wrapping_add(2 * k));
-            }
-            let at = panel.add(k * 2 * S::W);
-            if STREAMED {
-                prefetch(at.cast::<u8>().wrapping_add(AHEAD));
-                prefetch(at.add(S::W).cast::<u8>().wrapping_add(AHEAD));
-            }
-            let (a, b) = (E::load::<S>(at), E::load::<S>(at.add(S::W)));
-            for i in 0..ROWS {
-                let v = S::splat(*rows[i].add(k));
-                acc[i][0] = S::fma(v, a, acc[i][0]);
-                acc[i][1] = S::fma(v, b, acc[i][1]);
-            }
-        }
-        for i in 0..ROWS {
-            for j in 0..2 {
-                let at = sums.add(i * COLUMNS + j * S::W);
-                let before = if add { S::load_f32(at) } else { S::splat(0.0) };
-                S::store_f32(at, S::add(before, acc[i][j]));
             }
         }
     }

@@ -38,7 +38,7 @@ pub fn workspace(a: &Fp8ScaledMm<'_>, threads: usize) -> usize {
 /// # Safety
 /// Checked arguments on the host, `S`'s features, and rows that nobody else works on.
 #[inline(always)]
-unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Fp8ScaledMm<'_>, rows: Range<usize>) {
+unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Fp8ScaledMm<'_>, rows: Range<usize>, _: usize) {
     // SAFETY: the workspace begins with this size.
     unsafe { Input::prepare::<S>(&a.a, cut(a), rows, ctx.workspace().0) }
 }

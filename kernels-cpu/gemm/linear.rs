@@ -51,7 +51,7 @@ pub fn workspace(a: &Linear<'_>, threads: usize) -> usize {
 /// # Safety
 /// Checked arguments on the host, `S`'s features, and rows that nobody else works on.
 #[inline(always)]
-unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Linear<'_>, rows: Range<usize>) {
+unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Linear<'_>, rows: Range<usize>, _: usize) {
     // SAFETY: the workspace begins with this size.
     unsafe { Input::prepare::<S>(&a.x, cut(a), rows, ctx.workspace().0) }
 }

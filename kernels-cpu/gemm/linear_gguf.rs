@@ -50,7 +50,7 @@ fn group(a: &LinearGguf<'_>) -> usize {
 /// # Safety
 /// Checked arguments on the host, `S`'s features, and rows that nobody else works on.
 #[inline(always)]
-unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &LinearGguf<'_>, rows: Range<usize>) {
+unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &LinearGguf<'_>, rows: Range<usize>, _: usize) {
     // SAFETY: the workspace begins with this size.
     unsafe { Input::prepare::<S>(&a.x, cut(a), rows, ctx.workspace().0) }
 }

@@ -4,14 +4,15 @@ mod blocked;
 mod fp8_scaled_mm;
 #[cfg(target_arch = "x86_64")]
 mod gguf_int8;
-mod input;
+pub mod input;
 mod int8_scaled_mm;
 mod linear;
 mod linear_gguf;
+pub mod outer;
 mod output;
 mod panel;
 mod product;
 pub mod tile;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
-mod turn;
+pub mod turn;

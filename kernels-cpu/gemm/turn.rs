@@ -1,22 +1,15 @@
 //! Weight rows as panels of two vectors' columns, in which each step along k is next to the one before: a part of
 //! them in a call, or all of them ahead of the calls.
 
-use super::input::DEPTH;
 use crate::isa::{Elem, Isa, Square, load_tail, prefetch};
 use kernels_core::{Device, Error, Rows, Tensor, View};
 
-/// `depth` steps of `2 W` weight rows as a panel; beyond `count` the last row again.
+/// `depth` steps of `2 W` rows as a panel. What comes `ahead` numbers later in each row is asked for.
 ///
 /// # Safety
-/// `S`'s features; the rows are valid for `depth` numbers, the panel for `depth` steps.
+/// `S`'s features; so many rows, valid for `depth` numbers, the panel for `depth` steps.
 #[inline(always)]
-pub unsafe fn turn<S: Isa, W: Elem>(
-    source: *const W,
-    stride: usize,
-    count: usize,
-    depth: usize,
-    panel: *mut f32,
-) {
+pub unsafe fn turn<S: Isa, W: Elem>(rows: &[*const W], depth: usize, panel: *mut f32, ahead: usize) {
     type Turned<S> = <S as Isa>::Eight;
     for first in (0..2 * S::W).step_by(8) {
         let mut k = 0;
@@ -26,9 +19,8 @@ pub unsafe fn turn<S: Isa, W: Elem>(
             unsafe {
                 let mut v = [Turned::<S>::splat(0.0); 8];
                 for i in 0..8 {
-                    let at = source.add((first + i).min(count - 1) * stride + k);
-                    // Of the next panel of these rows.
-                    prefetch(at.wrapping_add(DEPTH));
+                    let at = rows[first + i].add(k);
+                    prefetch(at.wrapping_add(ahead));
                     v[i] = if left < 8 {
                         load_tail::<Turned<S>, W>(at, left, 0.0)
                     } else {

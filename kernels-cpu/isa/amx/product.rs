@@ -144,8 +144,8 @@ macro_rules! one {
                 "tileloadd tmm5, [{w} + {stride} + {STEPS}*{TILE}]",
                 concat!($instruction, " tmm0, tmm4, tmm6"),
                 $($ask,)*
-                concat!($instruction, " tmm2, tmm5, tmm6"),
-                $($ask),*
+                $($ask,)*
+                concat!($instruction, " tmm2, tmm5, tmm6")
             ],
             to ["tilestored [{sums} + {stride}], tmm0", "tilestored [{sums} + {stride} + 2*{TILE}], tmm2"]
         )
@@ -188,6 +188,17 @@ macro_rules! product {
 /// bf16, summed in f32.
 #[derive(Clone, Copy)]
 pub struct Floats;
+
+impl Floats {
+    /// [`Product::two`] without x's second tile, whose sums stay what they are.
+    ///
+    /// # Safety
+    /// As for [`Product::two`].
+    #[inline(always)]
+    pub unsafe fn one(_: &Tiles, block: Block) {
+        one!((block), "tdpbf16ps", [])
+    }
+}
 
 /// i8, summed in i32.
 #[derive(Clone, Copy)]

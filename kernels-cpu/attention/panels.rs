@@ -1,0 +1,111 @@
+//! Products of many rows: keys are turned and values widened once for all of them, into panels that stay in L1.
+
+use super::chunk::{CHUNK, Chunk};
+use super::products::{Piece, Products, Vectors};
+use super::rows::Block;
+use super::state::{Scratch, padded};
+use crate::gemm::outer::{Outer, Panels as Columns, outer};
+use crate::gemm::turn::turn;
+use crate::isa::{Elem, Isa, load_tail};
+use kernels_ops::attention::Tensors;
+
+/// Up to so many rows turning keys takes longer than it saves.
+const FEW: usize = 12;
+
+/// By outer products.
+pub struct Panels;
+
+impl<S: Isa, C: Elem> Products<S, C> for Panels {
+    const ROWS: usize = 128;
+    const PIECE: usize = CHUNK;
+
+    fn query_bytes(rows: usize, dim: usize) -> usize {
+        <Vectors as Products<S, C>>::query_bytes(rows, dim)
+    }
+
+    fn own_bytes(_: usize, dim: usize) -> usize {
+        4 * CHUNK * padded(dim)
+    }
+
+    #[inline(always)]
+    unsafe fn queries(t: &Tensors<'_, '_>, block: &Block, kv_head: usize, group: usize, to: *mut u8) {
+        // SAFETY: passed on.
+        unsafe { <Vectors as Products<S, C>>::queries(t, block, kv_head, group, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn scores(&self, t: &Tensors<'_, '_>, s: &Scratch, chunk: &Chunk<C>, piece: Piece, rows: usize) {
+        if rows <= FEW {
+            // SAFETY: passed on.
+            return unsafe { Products::<S, C>::scores(&Vectors, t, s, chunk, piece, rows) };
+        }
+        let (dim, width, (some, at)) = (t.q.dim(2), 2 * S::W, piece);
+        let (panel, pad) = (s.own.cast::<f32>(), padded(dim));
+        for first in some.clone().step_by(width) {
+            // SAFETY: keys past the last are the last again, and their scores are never used; a panel has its place.
+            unsafe {
+                let mut keys = [chunk.keys[first]; 32];
+                for i in 0..width {
+                    keys[i] = chunk.keys[(first + i).min(some.end - 1)].add(at);
+                }
+                turn::<S, C>(&keys[..width], dim, panel, 0);
+                let panels = Columns { first: panel.cast_const(), count: 1, apart: 0, stride: width };
+                let (x, sums) = ((s.q.cast_const().cast(), pad), (s.scores.add(first), CHUNK));
+                outer::<S, f32>(Outer { x, panels, depth: dim, sums, add: false, streamed: false }, rows);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn accumulate(
+        &self,
+        t: &Tensors<'_, '_>,
+        s: &Scratch,
+        chunk: &Chunk<C>,
+        piece: Piece,
+        rows: usize,
+    ) {
+        let (dim, (some, at)) = (t.q.dim(2), piece.clone());
+        let (panel, pad) = (s.own.cast::<f32>(), padded(dim));
+        // SAFETY: by contract; values have their place in the scratch, and weights are there for every token.
+        unsafe {
+            let all = |[from, to]: [u32; 2]| from as usize <= some.start && some.end <= to as usize;
+            let all = (0..rows).all(|r| all(*s.seen.add(r)));
+            // What a row does not see has weight 0, which is nothing only where values are finite.
+            if rows <= FEW || s.masked || !(widen::<S, C>(&chunk.values[some.clone()], at, dim, panel) || all)
+            {
+                return Products::<S, C>::accumulate(&Vectors, t, s, chunk, piece, rows);
+            }
+            let panels =
+                Columns { first: panel.cast_const(), count: pad / (2 * S::W), apart: 2 * S::W, stride: pad };
+            let (x, sums) = ((s.scores.add(some.start).cast_const(), CHUNK), (s.state.sums, pad));
+            outer::<S, f32>(Outer { x, panels, depth: some.len(), sums, add: true, streamed: false }, rows);
+        }
+    }
+}
+
+/// Values as rows of f32, zeros past the last column; whether all are finite.
+///
+/// # Safety
+/// `S`'s features; the values are inside the cache and have their place.
+#[inline(always)]
+unsafe fn widen<S: Isa, C: Elem>(values: &[*const C], at: usize, dim: usize, to: *mut f32) -> bool {
+    // SAFETY: by contract.
+    unsafe {
+        let (zero, mut wrong, pad) = (S::splat(0.0), S::splat(0.0), padded(dim));
+        for (i, row) in values.iter().enumerate() {
+            for j in (0..pad).step_by(S::W) {
+                let from = row.wrapping_add(at + j);
+                let v = match dim.saturating_sub(j) {
+                    0 => zero,
+                    left if left < S::W => load_tail::<S, C>(from, left, 0.0),
+                    _ => C::load::<S>(from),
+                };
+                // NaN where it is not finite, and for good.
+                wrong = S::fma(v, zero, wrong);
+                S::store_f32(to.add(i * pad + j), v);
+            }
+        }
+        S::sum(wrong) == 0.0
+    }
+}

@@ -1,0 +1,103 @@
+//! How a block's products are done: on vectors, by every instruction set and in every type, or on tiles.
+
+use super::chunk::Chunk;
+use super::rows::Block;
+use super::state::{Scratch, padded};
+use super::{scores, values};
+use crate::isa::{Elem, Isa};
+use crate::quantization::rows::convert;
+use crate::variants::with_float;
+use kernels_ops::attention::Tensors;
+use std::ops::Range;
+
+/// Tokens of a chunk, and how many elements after the first head's the head's keys or values are.
+pub type Piece = (Range<usize>, usize);
+
+/// The products of a block's queries with keys of a chunk, and of weights with its values.
+///
+/// # Safety of all methods
+/// `S`'s features and the implementation's own, checked arguments on the host, and a scratch that was sized by the
+/// two sizes, with the queries in it and, for [`Products::accumulate`], the weights and what each row sees.
+#[allow(clippy::missing_safety_doc)]
+pub trait Products<S: Isa, C: Elem> {
+    /// Query rows of a block of one key-value head; more only where a group of heads is larger.
+    const ROWS: usize;
+
+    /// Tokens whose heads are passed over together, where a block has several.
+    const PIECE: usize;
+
+    /// Bytes of the queries of `rows` rows of one key-value head.
+    fn query_bytes(rows: usize, dim: usize) -> usize;
+
+    /// Bytes of scratch of its own, for so many rows of one key-value head.
+    fn own_bytes(rows: usize, dim: usize) -> usize;
+
+    /// The block's queries of one key-value head, as [`Products::scores`] takes them.
+    unsafe fn queries(t: &Tensors<'_, '_>, block: &Block, kv_head: usize, group: usize, to: *mut u8);
+
+    /// `rows × tokens` into the scratch's rows of scores: q · k times the scale of the scores and of the keys.
+    unsafe fn scores(&self, t: &Tensors<'_, '_>, s: &Scratch, chunk: &Chunk<C>, piece: Piece, rows: usize);
+
+    /// The piece's weighted values to the sums of all rows. A value that a row does not see is not even multiplied by
+    /// zero where it may be NaN.
+    unsafe fn accumulate(
+        &self,
+        t: &Tensors<'_, '_>,
+        s: &Scratch,
+        chunk: &Chunk<C>,
+        piece: Piece,
+        rows: usize,
+    );
+}
+
+/// By fused multiply-adds of f32.
+pub struct Vectors;
+
+impl<S: Isa, C: Elem> Products<S, C> for Vectors {
+    const ROWS: usize = 16;
+    const PIECE: usize = 16;
+
+    fn query_bytes(rows: usize, dim: usize) -> usize {
+        4 * rows * padded(dim)
+    }
+
+    fn own_bytes(_: usize, _: usize) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    unsafe fn queries(t: &Tensors<'_, '_>, block: &Block, kv_head: usize, group: usize, to: *mut u8) {
+        let dim = t.q.dim(2);
+        for r in 0..(block.to - block.from) * group {
+            let target = to.cast::<f32>().wrapping_add(r * padded(dim));
+            // SAFETY: the row is inside q; the target is inside the scratch.
+            unsafe {
+                with_float!(t.q.dtype(), Q => {
+                    convert::<S, Q, f32>(block.query::<Q>(t, kv_head, group, r), target, dim);
+                });
+                for k in 0..dim {
+                    *target.add(k) *= t.sm_scale * t.k_scale;
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scores(&self, t: &Tensors<'_, '_>, s: &Scratch, chunk: &Chunk<C>, piece: Piece, rows: usize) {
+        // SAFETY: passed on.
+        unsafe { scores::scores::<S, C>(s, chunk, piece, rows, t.q.dim(2)) }
+    }
+
+    #[inline(always)]
+    unsafe fn accumulate(
+        &self,
+        t: &Tensors<'_, '_>,
+        s: &Scratch,
+        chunk: &Chunk<C>,
+        piece: Piece,
+        rows: usize,
+    ) {
+        // SAFETY: passed on.
+        unsafe { values::accumulate::<S, C>(s, chunk, piece, rows, t.q.dim(2)) }
+    }
+}

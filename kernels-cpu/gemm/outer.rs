@@ -1,0 +1,101 @@
+//! Outer products: a tile of rows times panels of two vectors' columns. Each step along k loads two vectors and a few
+//! single numbers for up to 12 multiply-adds of each.
+
+use super::input::DEPTH;
+use crate::isa::{AHEAD, Elem, Isa, prefetch};
+
+/// Panels of `2 W` columns, in each of which a step along k is `stride` numbers after the one before.
+#[derive(Clone, Copy)]
+pub struct Panels<E> {
+    pub first: *const E,
+    pub count: usize,
+    /// Numbers from one panel to the next.
+    pub apart: usize,
+    pub stride: usize,
+}
+
+/// Rows of x and where their sums go, with how far apart they are, and what x is multiplied with.
+#[derive(Clone, Copy)]
+pub struct Outer<E> {
+    pub x: (*const f32, usize),
+    pub panels: Panels<E>,
+    pub depth: usize,
+    pub sums: (*mut f32, usize),
+    /// To what the sums are already.
+    pub add: bool,
+    /// The panels come from memory now: what comes next of them is asked for.
+    pub streamed: bool,
+}
+
+/// `rows` rows of x times all panels.
+///
+/// # Safety
+/// `S`'s features; rows, steps and columns are inside x, the panels and the sums.
+#[inline(always)]
+pub unsafe fn outer<S: Isa, E: Elem>(o: Outer<E>, rows: usize) {
+    let mut m = 0;
+    macro_rules! tiles {
+        ($rows:literal) => {{
+            for p in 0..o.panels.count {
+                // SAFETY: by contract.
+                unsafe {
+                    match o.streamed && m == 0 {
+                        true => tile::<S, E, $rows, true>(o, m, p),
+                        false => tile::<S, E, $rows, false>(o, m, p),
+                    }
+                }
+            }
+            m += $rows;
+        }};
+    }
+    while m < rows {
+        match rows - m {
+            12.. if S::TILE >= 12 => tiles!(12),
+            6.. if S::TILE >= 6 => tiles!(6),
+            4.. if S::TILE >= 6 => tiles!(4),
+            2.. => tiles!(2),
+            _ => tiles!(1),
+        }
+    }
+}
+
+/// Rows `m..m + ROWS` times panel `p`. A line of the rows that come next is asked for each eight steps.
+///
+/// # Safety
+/// As for [`outer`].
+#[inline(always)]
+unsafe fn tile<S: Isa, E: Elem, const ROWS: usize, const STREAMED: bool>(o: Outer<E>, m: usize, p: usize) {
+    // SAFETY: every offset is below `depth` and inside its row.
+    unsafe {
+        let (mut acc, mut rows) = ([[S::splat(0.0); 2]; ROWS], [o.x.0; ROWS]);
+        for i in 0..ROWS {
+            rows[i] = o.x.0.add((m + i) * o.x.1);
+        }
+        // Each panel asks for a part.
+        let ahead = rows[0].wrapping_add(ROWS * o.x.1 + 2 * DEPTH * p);
+        let panel = o.panels.first.add(p * o.panels.apart);
+        for k in 0..o.depth {
+            if k % 8 == 0 {
+                prefetch(ahead.wrapping_add(2 * k));
+            }
+            let at = panel.add(k * o.panels.stride);
+            if STREAMED {
+                prefetch(at.cast::<u8>().wrapping_add(AHEAD));
+                prefetch(at.add(S::W).cast::<u8>().wrapping_add(AHEAD));
+            }
+            let (a, b) = (E::load::<S>(at), E::load::<S>(at.add(S::W)));
+            for i in 0..ROWS {
+                let v = S::splat(*rows[i].add(k));
+                acc[i][0] = S::fma(v, a, acc[i][0]);
+                acc[i][1] = S::fma(v, b, acc[i][1]);
+            }
+        }
+        for i in 0..ROWS {
+            for j in 0..2 {
+                let at = o.sums.0.add((m + i) * o.sums.1 + p * 2 * S::W + j * S::W);
+                let before = if o.add { S::load_f32(at) } else { S::splat(0.0) };
+                S::store_f32(at, S::add(before, acc[i][j]));
+            }
+        }
+    }
+}
