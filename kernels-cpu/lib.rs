@@ -6,6 +6,7 @@ mod attention;
 mod elementwise;
 mod embeddings;
 mod gemm;
+mod handover;
 mod isa;
 mod kvcache;
 mod layernorm;
@@ -15,6 +16,8 @@ mod quantization;
 mod sampling;
 mod scratch;
 mod variants;
+
+pub use handover::{Handover, handover};
 
 use kernels_core::Device;
 

@@ -38,6 +38,24 @@ fn layouts(shape: [usize; 3]) -> Vec<Tensor> {
 }
 
 #[test]
+fn a_packed_linear_layer_gives_what_the_plain_one_gives() -> Result<()> {
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let (weight, bias) = (values(&[70, 24], 7).to_dtype(dtype)?, values(&[70], 8).to_dtype(dtype)?);
+        let plain = nn::Linear::new(weight, Some(bias));
+        let packed = plain.clone().prepacked()?;
+        for rows in [1, 3, 20] {
+            let x = values(&[2, rows, 24], 9).to_dtype(dtype)?;
+            let tolerance = if dtype == DType::F32 { 2e-6 } else { 1.6e-2 };
+            close(&packed.forward(&x)?, &plain.forward(&x)?, tolerance);
+        }
+        // On tiles weights are taken as they are; on vectors the packed form is there instead of the plain one.
+        assert_eq!(format!("{packed:?}").contains("gemm.linear"), packed.weight().is_none());
+        assert_eq!(packed.bias().map(|b| b.dims().to_vec()), Some(vec![70]));
+    }
+    Ok(())
+}
+
+#[test]
 fn norms_and_linear_are_candles_for_every_layout() -> Result<()> {
     let (weight, bias) = (values(&[24], 5), values(&[24], 6));
     let (matrix, offset) = (values(&[10, 24], 7), values(&[10], 8));

@@ -5,7 +5,7 @@ use crate::dtype::signed;
 use crate::quantization::quantised;
 use candle_core::quantized::QTensor;
 use candle_core::{DType, Result, Tensor};
-use kernels_core::{View, ViewMut};
+use kernels_core::{Packed, View, ViewMut};
 use kernels_ops::gemm::{Fp8ScaledMm, Int8ScaledMm, Linear, LinearGguf};
 
 /// `gemm.linear`: `x · weightᵀ + bias` of `x [.., in]` and `weight [out, in]`: [`Linear`].
@@ -20,6 +20,34 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
         Linear { x, weight, bias: has_bias.then_some(bias), out }.run()
     };
     let [y] = compute(op, reads, [out], run)?;
+    Ok(y)
+}
+
+/// `weight` in the layout of the kernel that multiplies it with x of its type, ahead of the calls; `None` where that
+/// kernel takes weights as they are: [`gemm::prepack_linear`](kernels_ops::gemm::prepack_linear).
+///
+/// # Errors
+/// As [`linear`], or no memory.
+pub fn prepack_linear(weight: &Tensor) -> Result<Option<Packed>> {
+    let mut packed = None;
+    compute(Linear::OP, [("weight", weight)], [], |[weight], []: [ViewMut<'_>; 0]| {
+        packed = kernels_ops::gemm::prepack_linear(weight, weight.dtype())?;
+        Ok(())
+    })?;
+    Ok(packed)
+}
+
+/// [`linear`] with a weight that was packed ahead of the calls.
+///
+/// # Errors
+/// As [`linear`], or a policy that now chooses another kernel than the one it is packed for.
+pub fn linear_packed(x: &Tensor, weight: &Packed, bias: Option<&Tensor>) -> Result<Tensor> {
+    let (op, input, has_bias, weight) = (Linear::OP, ("x", x), bias.is_some(), weight.view());
+    let out = like(op, input, with_last(x, weight.dim(0)))?;
+    let run = |[x, bias]: [View<'_>; 2], [out]: [ViewMut<'_>; 1]| {
+        Linear { x, weight, bias: has_bias.then_some(bias), out }.run()
+    };
+    let [y] = compute(op, [input, ("bias", bias.unwrap_or(x))], [out], run)?;
     Ok(y)
 }
 

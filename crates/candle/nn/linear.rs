@@ -1,22 +1,25 @@
-//! `candle_nn::Linear`, plain or quantised.
+//! `candle_nn::Linear`, plain, packed ahead of the calls, or quantised.
 
 use crate::gemm;
 use crate::nn::as_rows;
 use candle_core::quantized::QTensor;
 use candle_core::{Module, Result, Tensor};
 use candle_nn::{Init, VarBuilder, init};
+use kernels_core::Packed;
+use std::fmt;
 use std::sync::Arc;
 
 /// x · weightᵀ + bias, over rows of any number of dimensions.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Linear {
     weight: Weight,
     bias: Option<Tensor>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Weight {
     Plain(Tensor),
+    Packed(Arc<Packed>),
     Quantised(Arc<QTensor>),
 }
 
@@ -32,11 +35,28 @@ impl Linear {
         Linear { weight: Weight::Quantised(weight), bias }
     }
 
+    /// The same layer with its weight in the layout of the kernel that multiplies it, so that no call turns it: for some
+    /// 10 to 100 rows up to twice as fast. Of this copy of the layer the plain weight is let go. A layer whose kernel takes
+    /// weights as they are stays what it is.
+    ///
+    /// # Errors
+    /// No usable kernel, a tracked tensor, or no memory.
+    pub fn prepacked(self) -> Result<Linear> {
+        let packed = match &self.weight {
+            Weight::Plain(weight) => gemm::prepack_linear(weight)?,
+            _ => None,
+        };
+        Ok(match packed {
+            Some(packed) => Linear { weight: Weight::Packed(Arc::new(packed)), bias: self.bias },
+            None => self,
+        })
+    }
+
     /// The weight, where it is plain.
     pub fn weight(&self) -> Option<&Tensor> {
         match &self.weight {
             Weight::Plain(weight) => Some(weight),
-            Weight::Quantised(_) => None,
+            Weight::Packed(_) | Weight::Quantised(_) => None,
         }
     }
 
@@ -46,11 +66,24 @@ impl Linear {
     }
 }
 
+impl fmt::Debug for Linear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut layer = f.debug_struct("Linear");
+        match &self.weight {
+            Weight::Plain(weight) => layer.field("weight", weight),
+            Weight::Packed(weight) => layer.field("packed for", &weight.kernel()),
+            Weight::Quantised(weight) => layer.field("weight", weight),
+        };
+        layer.field("bias", &self.bias).finish()
+    }
+}
+
 impl Module for Linear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let x = as_rows(x)?;
         match &self.weight {
             Weight::Plain(weight) => gemm::linear(&x, weight, self.bias.as_ref()),
+            Weight::Packed(weight) => gemm::linear_packed(&x, weight, self.bias.as_ref()),
             Weight::Quantised(weight) => gemm::linear_gguf(&x, weight, self.bias.as_ref()),
         }
     }
