@@ -9,6 +9,7 @@ mod octets;
 mod panel;
 mod sixteen;
 mod tiles;
+mod words;
 
 use super::output::Output;
 use crate::isa::{Avx2, Bytes, Elem, Pairs, Vnni};
@@ -23,7 +24,7 @@ use panel::{Panel, ROWS};
 use std::ops::Range;
 
 macro_rules! variant {
-    ($name:ident, $label:literal, $bytes:ident, $features:literal, $requires:expr) => {
+    ($name:ident, $bytes:ident, $features:literal) => {
         mod $name {
             use super::*;
 
@@ -44,7 +45,7 @@ macro_rules! variant {
             }
 
             /// # Safety
-            /// The features of the spec's requirement, and checked arguments on the host.
+            /// The features that are named, and checked arguments on the host.
             pub(super) unsafe fn run(ctx: &Ctx, a: &LinearGguf<'_>) -> Result<(), RunError> {
                 let scratch = Scratch(ctx.workspace().0);
                 let Some(x) = Activations::new(&a.x, scratch.0) else { return Ok(()) };
@@ -58,29 +59,23 @@ macro_rules! variant {
                 });
                 Ok(())
             }
-
-            kernel!(unsafe {
-                op: LinearGguf,
-                backend: Backend::SIMD,
-                variant: $label,
-                formats: Formats::mixed(DTypeSet::FLOAT, DTypeSet::GGUF),
-                run: run; workspace: workspace,
-                requires: &[Requirement::cpu($requires)],
-                // Two to four times as fast as the kernels over floats.
-                priority: 1,
-                quantises_activations: true,
-            });
         }
     };
 }
-variant!(avx2, "avx2-int8", Pairs, "avx2,fma,f16c", CpuFeatures::AVX2_TIER);
-variant!(
-    vnni,
-    "avx512vnni-int8",
-    Vnni,
-    "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
-    CpuFeatures::AVX512_TIER.union(CpuFeatures::AVX512VNNI)
-);
+variant!(avx2, Pairs, "avx2,fma,f16c");
+variant!(vnni, Vnni, "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+
+kernel!(unsafe {
+    op: LinearGguf,
+    backend: Backend::SIMD,
+    variant: "avx2-int8",
+    formats: Formats::mixed(DTypeSet::FLOAT, DTypeSet::GGUF),
+    run: avx2::run; workspace: workspace,
+    requires: &[Requirement::cpu(CpuFeatures::AVX2_TIER)],
+    // Two to four times as fast as the kernels over floats.
+    priority: 1,
+    quantises_activations: true,
+});
 
 /// Up to so many rows of x, blocks are unpacked in registers.
 const FEW: usize = 6;

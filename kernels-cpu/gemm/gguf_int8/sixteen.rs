@@ -17,9 +17,9 @@ pub const OCTETS: usize = 4;
 /// Groups of 16 weight rows: bytes row by row, and for each group (or half) 16 scales, and 16 minima.
 #[derive(Clone, Copy)]
 pub struct Sixteen {
-    q: *mut u8,
-    d: *mut f32,
-    m: *mut f32,
+    pub q: *mut u8,
+    pub d: *mut f32,
+    pub m: *mut f32,
     products: *mut u8,
 }
 
@@ -35,12 +35,20 @@ impl Sixteen {
         Sixteen { q: space, d: d.cast(), m: m.cast(), products: m.wrapping_add(groups * 64) }
     }
 
-    /// Unpacks octets of weight rows from `n` on; past the last the last again.
+    /// Unpacks octets of weight rows from `n` on; past the last the last again. `unsigned`: signed bytes are moved up by
+    /// 128.
     ///
     /// # Safety
-    /// AMX-INT8, AVX-512 F, BW, DQ and VL, AVX2 and F16C; rows, groups and sums are inside what they belong to.
+    /// AVX-512 F, BW, DQ and VL, AVX2 and F16C; rows, groups and sums are inside what they belong to.
     #[inline(always)]
-    pub unsafe fn fill<F: Format>(self, weight: *const u8, rows: Rows, n: usize, octets: Range<usize>) {
+    pub unsafe fn fill<F: Format>(
+        self,
+        unsigned: bool,
+        weight: *const u8,
+        rows: Rows,
+        n: usize,
+        octets: Range<usize>,
+    ) {
         // SAFETY: every octet is inside its row, or a copy of the row's rest.
         unsafe {
             for octet in octets.clone() {
@@ -62,7 +70,12 @@ impl Sixteen {
                     (scales[0][eight][i], scales[1][eight][i], minima[eight][i]) = (d[0], d[1], m);
                     for g in 0..OCTET {
                         let to = self.q.add((group + g) * GROUP + 32 * r);
-                        _mm256_storeu_si256(to.cast(), F::bytes(at, g));
+                        let bytes = F::bytes(at, g);
+                        let bytes = match F::SIGNED && unsigned {
+                            true => _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)),
+                            false => bytes,
+                        };
+                        _mm256_storeu_si256(to.cast(), bytes);
                     }
                 }
                 let halves = if F::HALVES { 2 } else { 1 };
@@ -78,15 +91,45 @@ impl Sixteen {
             }
         }
     }
+}
+
+/// What multiplies sixteen weight rows with sixteen rows of x.
+///
+/// # Safety of all methods
+/// The implementation's features, with AVX-512 F, BW, DQ and VL, AVX2 and F16C; rows, groups and sums are inside what
+/// they belong to.
+#[allow(clippy::missing_safety_doc)]
+pub trait Multiplier<F: Format> {
+    /// Weights are taken as unsigned bytes.
+    const UNSIGNED: bool;
+
+    unsafe fn ready() -> Self;
 
     /// Adds the products of `groups` groups with a tile of x to `sums`, or begins them.
-    ///
-    /// # Safety
-    /// AMX-INT8, AVX-512 F, BW, DQ and VL, AVX2 and F16C; rows, groups and sums are inside what they belong to.
+    unsafe fn times(
+        &self,
+        weights: Sixteen,
+        x: &X<'_>,
+        tile: usize,
+        first: usize,
+        groups: usize,
+        sums: *mut f32,
+    );
+}
+
+impl<F: Format, const BYTES: u16> Multiplier<F> for Tiles<BYTES> {
+    const UNSIGNED: bool = false;
+
     #[inline(always)]
-    pub unsafe fn times<F: Format, const BYTES: u16>(
-        self,
-        tiles: &Tiles<BYTES>,
+    unsafe fn ready() -> Self {
+        // SAFETY: passed on.
+        unsafe { Tiles::configured() }
+    }
+
+    #[inline(always)]
+    unsafe fn times(
+        &self,
+        weights: Sixteen,
         x: &X<'_>,
         tile: usize,
         first: usize,
@@ -103,9 +146,9 @@ impl Sixteen {
                 }
             }
             let multiply = |step: usize| {
-                let to = self.products.wrapping_add(step / (4 * each) % 2 * SUMS);
+                let to = weights.products.wrapping_add(step / (4 * each) % 2 * SUMS);
                 let group = step / 32;
-                four(tiles, self.q.add(group * GROUP), x.q(tile, first + group), to);
+                four(self, weights.q.add(group * GROUP), x.q(tile, first + group), to);
                 to.cast_const()
             };
             let mut products = multiply(0);
@@ -121,14 +164,14 @@ impl Sixteen {
                 for i in 0..4 {
                     let group = (step + i * each) / 32;
                     let [dx, sx] = x.scales(tile, first + group).map(|p| _mm512_loadu_ps(p));
-                    let d = self.d.add((step / each + i) * ROWS);
+                    let d = weights.d.add((step / each + i) * ROWS);
                     for r in 0..ROWS {
                         let product = _mm512_loadu_si512(here.add(i * TILE + r * 64).cast());
                         let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(product), _mm512_set1_ps(*d.add(r)));
                         acc[r] = _mm512_fmadd_ps(scaled, dx, acc[r]);
                     }
                     if !F::SIGNED {
-                        let m = self.m.add(group * ROWS);
+                        let m = weights.m.add(group * ROWS);
                         for r in 0..ROWS {
                             acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(*m.add(r)), sx, acc[r]);
                         }
