@@ -69,11 +69,12 @@ impl<S: Isa, C: Elem> Products<S, C> for Panels {
         let (panel, pad) = (s.own.cast::<f32>(), padded(dim));
         // SAFETY: by contract; values have their place in the scratch, and weights are there for every token.
         unsafe {
-            let all = |[from, to]: [u32; 2]| from as usize <= some.start && some.end <= to as usize;
-            let all = (0..rows).all(|r| all(*s.seen.add(r)));
-            // What a row does not see has weight 0, which is nothing only where values are finite.
-            if rows <= FEW || s.masked || !(widen::<S, C>(&chunk.values[some.clone()], at, dim, panel) || all)
-            {
+            let with_panels = rows > FEW && !s.masked && {
+                let finite = widen::<S, C>(&chunk.values[some.clone()], at, dim, panel);
+                // What a row does not see has weight 0, which is nothing only where values are finite.
+                finite || s.all_see(rows, &some)
+            };
+            if !with_panels {
                 return Products::<S, C>::accumulate(&Vectors, t, s, chunk, piece, rows);
             }
             let panels =

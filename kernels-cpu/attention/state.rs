@@ -3,6 +3,7 @@
 use super::chunk::CHUNK;
 use super::products::Products;
 use crate::isa::{Elem, Isa};
+use std::ops::Range;
 
 /// Numbers of a row of queries or sums: whole panels of every instruction set.
 pub fn padded(dim: usize) -> usize {
@@ -143,5 +144,16 @@ impl Scratch {
             state: self.state.after(row, pad),
             ..*self
         }
+    }
+
+    /// Whether each of the first `rows` rows sees every token of `some`.
+    ///
+    /// # Safety
+    /// What they see is written.
+    #[inline(always)]
+    pub unsafe fn all_see(&self, rows: usize, some: &Range<usize>) -> bool {
+        // SAFETY: by contract.
+        let seen = |r: usize| unsafe { *self.seen.add(r) };
+        (0..rows).map(seen).all(|[from, to]| from as usize <= some.start && some.end <= to as usize)
     }
 }

@@ -175,11 +175,9 @@ impl<M: Multiply> Products<Avx512Bf16, bf16> for OnTiles<M> {
         // SAFETY: passed on; every tile is inside the scratch, every column inside the rows of sums.
         unsafe {
             let (some, at) = piece.clone();
-            let all = |[from, to]: [u32; 2]| from as usize <= some.start && some.end <= to as usize;
-            // What a row does not see has weight 0, which is nothing only where values are finite.
-            let all = (0..rows).all(|r| all(*s.seen.add(r)));
             let values = Values { rows: &chunk.values[some.clone()], at, dim };
-            if s.masked || !(all || values.finite()) {
+            // What a row does not see has weight 0, which is nothing only where values are finite.
+            if s.masked || !(s.all_see(rows, &some) || values.finite()) {
                 return Products::<Avx512Bf16, bf16>::accumulate(&Vectors, t, s, chunk, piece, rows);
             }
             let weights = s.own.add(values_bytes(dim));
