@@ -1,4 +1,4 @@
-//! Sixteen weight rows, unpacked for tiles, and their products.
+//! Sixteen weight rows, unpacked, and their products on tiles.
 
 use super::columns::{GROUP, X};
 use super::formats::{Format, OCTET, Scales};
