@@ -24,6 +24,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("reduce.h", include_str!("shim/reduce.h")),
     ("rotary.h", include_str!("shim/rotary.h")),
     ("gguf.h", include_str!("shim/gguf.h")),
+    ("rounded.h", include_str!("shim/rounded.h")),
     ("mma.h", include_str!("shim/mma.h")),
     ("attention.h", include_str!("shim/attention.h")),
     ("spans.h", include_str!("shim/spans.h")),

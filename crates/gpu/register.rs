@@ -9,6 +9,7 @@ macro_rules! register {
         const FLOAT: Formats = Formats::same(DTypeSet::FLOAT);
         const CACHE: Formats = Formats::mixed(DTypeSet::FLOAT, DTypeSet::FLOAT.union(DTypeSet::EIGHT_BIT));
         const WEIGHT: Formats = Formats::mixed(DTypeSet::FLOAT, DTypeSet::FLOAT.union(DTypeSet::GGUF));
+        const BLOCKS: Formats = Formats::mixed(DTypeSet::FLOAT, DTypeSet::GGUF);
         const QUANTISED: Formats = Formats::mixed(DTypeSet::FLOAT, DTypeSet::EIGHT_BIT);
         const VALUES: DTypeSet = DTypeSet::FLOAT.union(DTypeSet::EIGHT_BIT);
         const FP8: DTypeSet = DTypeSet::of(&[DType::F8E4M3]);
@@ -42,6 +43,7 @@ macro_rules! register {
         $crate::register!(@group $runtime, gemm;
             Linear: product::linear, Formats::mixed(DTypeSet::FLOAT, DTypeSet::FLOAT);
             LinearGguf: product::linear_gguf, WEIGHT;
+            LinearGguf: gguf_int8::linear_gguf, BLOCKS, workspace rounded, variant "int8" { priority: 1, quantises_activations: true };
             Fp8ScaledMm: scaled::fp8_scaled_mm, Formats::mixed(DTypeSet::FLOAT, FP8);
             Int8ScaledMm: scaled::int8_scaled_mm, Formats::mixed(DTypeSet::FLOAT, INT8);
         );
@@ -74,18 +76,19 @@ macro_rules! register {
             TopPRenorm: renorm::top_p_renorm, Formats::same(DTypeSet::of(&[DType::F32]));
         );
     };
-    (@group $runtime:ty, $group:ident; $($op:ident: $module:ident::$run:ident, $formats:expr $(, workspace $workspace:ident)? $(, gate $gate:ident)?;)+) => { $(
+    (@group $runtime:ty, $group:ident; $($op:ident: $module:ident::$run:ident, $formats:expr $(, workspace $workspace:ident)? $(, gate $gate:ident)? $(, variant $variant:literal { $($field:ident: $value:expr),+ })?;)+) => { $(
         const _: () = {
             use $crate::$group::$module as unit;
             use $crate::kernels_ops::$group::$op;
             $crate::kernels_core::kernel!(unsafe {
                 op: $op,
                 backend: <$runtime as $crate::Runtime>::BACKEND,
-                variant: "",
+                variant: concat!($($variant)?),
                 formats: $formats,
                 run: unit::$run::<$runtime>
                 $(; workspace: unit::$workspace)?,
                 $(gate: Some(unit::$gate),)?
+                $($($field: $value,)+)?
                 ready: Some(|platform| $crate::ready::<$runtime>(platform, unit::SOURCES)),
             });
         };

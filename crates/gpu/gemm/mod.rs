@@ -1,4 +1,5 @@
 //! `gemm.*` on GPUs.
 
+pub mod gguf_int8;
 pub mod product;
 pub mod scaled;

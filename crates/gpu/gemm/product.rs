@@ -2,8 +2,8 @@
 
 use crate::op::gpu_op;
 use crate::shape::{code, too_large};
-use crate::{Gpu, Grid, Jit, Runtime, params};
-use kernels_core::{Arch, DType, RunError, View, ViewMut};
+use crate::{Gpu, Grid, Jit, Params, Runtime, params};
+use kernels_core::{Arch, DType, Rows, RunError, View, ViewMut};
 use kernels_ops::gemm::{Linear, LinearGguf};
 
 static GEMV: Jit = Jit::new("gemv", include_str!("gemv.cu"), &["T", "W", "M"]);
@@ -16,9 +16,9 @@ gpu_op! { linear for Linear |gpu, a| { run(gpu, &a.x, &a.weight, a.bias, &a.out)
 gpu_op! { linear_gguf for LinearGguf |gpu, a| { run(gpu, &a.x, &a.weight, a.bias, &a.out) } }
 
 /// Up to here the weight is read once for each eight rows; beyond, tiles reuse it from shared memory.
-const FEW_ROWS: usize = 16;
-const TILE: usize = 64;
-const GEMV_THREADS: u32 = 256;
+pub(super) const FEW_ROWS: usize = 16;
+pub(super) const TILE: usize = 64;
+pub(super) const GEMV_THREADS: u32 = 256;
 
 /// # Safety
 /// Checked arguments on a device of `R`.
@@ -30,8 +30,7 @@ unsafe fn run<R: Runtime>(
     out: &ViewMut<'_>,
 ) -> Result<(), RunError> {
     let (Some(rows), Some(w), Some(o)) = (x.rows(), weight.rows(), out.rows()) else { return Ok(()) };
-    let params =
-        params![*x, rows.stride, *weight, w.stride, bias, *out, o.stride, rows.rows, w.rows, rows.cols];
+    let params = parameters(x, weight, bias, out, [rows, w, o]);
     let (t, few) = (code(x.dtype()), rows.rows <= FEW_ROWS);
     let (jit, options, blocks, threads, y) = if few {
         let at_once = rows.rows.next_power_of_two().min(8);
@@ -47,6 +46,17 @@ unsafe fn run<R: Runtime>(
     let grid = Grid::of(blocks, threads).by(y, 1).ok_or_else(|| too_large(&gpu, "rows"))?;
     // SAFETY: the parameters are the kernel's, of checked arguments.
     unsafe { gpu.launch(jit, options, grid, &params) }
+}
+
+/// What the kernels of a product take.
+pub(super) fn parameters(
+    x: &View<'_>,
+    weight: &View<'_>,
+    bias: Option<View<'_>>,
+    out: &ViewMut<'_>,
+    [rows, w, o]: [Rows; 3],
+) -> Params {
+    params![*x, rows.stride, *weight, w.stride, bias, *out, o.stride, rows.rows, w.rows, rows.cols]
 }
 
 /// Whether `mma.h` runs: bf16 products and asynchronous copies came with sm_80.

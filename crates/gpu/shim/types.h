@@ -93,6 +93,16 @@ template <> struct pk_to<f8> {
     }
 };
 
+// A place of a float type that is known at run time only.
+PK_DEV float pk_load_as(int type, const void* p, i64 i) {
+    return type == F32 ? ((const float*)p)[i] : type == F16 ? pk_load(((const f16*)p)[i]) : pk_load(((const bf16*)p)[i]);
+}
+PK_DEV void pk_store_as(int type, void* p, i64 i, float v) {
+    if (type == F32) ((float*)p)[i] = v;
+    else if (type == F16) ((f16*)p)[i] = pk_to<f16>::of(v);
+    else ((bf16*)p)[i] = pk_to<bf16>::of(v);
+}
+
 // A dense index tensor of any index type.
 PK_DEV i64 pk_index(const void* p, int type, i64 i) {
     return type == I64 ? ((const i64*)p)[i] : type == U32 ? (i64)((const u32*)p)[i] : (i64)((const int*)p)[i];
