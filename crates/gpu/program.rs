@@ -26,6 +26,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("gguf.h", include_str!("shim/gguf.h")),
     ("rounded.h", include_str!("shim/rounded.h")),
     ("mma.h", include_str!("shim/mma.h")),
+    ("wgmma.h", include_str!("shim/wgmma.h")),
     ("attention.h", include_str!("shim/attention.h")),
     ("spans.h", include_str!("shim/spans.h")),
     ("rows.h", include_str!("shim/rows.h")),

@@ -6,22 +6,22 @@ use crate::Suite;
 use crate::cases::{BENCHES, PARITY, kernels_for};
 use kernels_core::Platform;
 use kernels_gpu::{Runtime, Wanted};
+use kernels_standin::StandIn;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs the body of a test with the real compiler beside the stand-in's driver, so that there is a device to ask for
-/// kernels; says whether this is the place.
-fn with_real_compiler<S: Suite>(test: &str) -> bool {
+/// The real compiler beside the stand-in's driver, so that there is a device to ask for kernels; without that compiler
+/// this says so.
+pub fn with_real_compiler<S: Suite>() -> Option<StandIn> {
     let folder = std::env::var_os(S::REAL.variable).filter(|f| !f.is_empty());
-    let Some(folder) = folder else {
+    if folder.is_none() {
         eprintln!("SKIPPED: {} is not set; `{}` says to what", S::REAL.variable, S::REAL.script);
-        return false;
-    };
-    S::stand_in().real_compiler(folder.into()).test(test)
+    }
+    folder.map(|folder| S::stand_in().real_compiler(folder.into()))
 }
 
 pub fn every_kernel_compiles<S: Suite>() {
-    if !with_real_compiler::<S>("every_kernel_compiles") {
+    if !with_real_compiler::<S>().is_some_and(|s| s.test("every_kernel_compiles")) {
         return;
     }
     let (parity, benched) =
@@ -72,7 +72,7 @@ pub fn every_kernel_compiles<S: Suite>() {
 
 /// Kernels that every token goes through keep what they work on in registers: no spills, no arrays in local memory.
 pub fn hot_kernels_stay_in_registers<S: Suite>() {
-    if !with_real_compiler::<S>("hot_kernels_stay_in_registers") {
+    if !with_real_compiler::<S>().is_some_and(|s| s.test("hot_kernels_stay_in_registers")) {
         return;
     }
     let (mut wrong, mut seen) = (Vec::new(), 0);

@@ -9,11 +9,7 @@ PK_DEV void load_tile(T* to, const T* from, i64 stride, i64 first, i64 count, i6
 #pragma unroll
     for (int turn = 0; turn < TILE * K / CHUNK / 128; ++turn) {
         const int piece = turn * 128 + threadIdx.x, line = piece / (K / CHUNK), column = piece % (K / CHUNK) * CHUNK;
-        T* t = to + line * ROW + column;
-        const T* f = from + (first + line) * stride + k0 + column;
-        if (aligned && first + line < count && k0 + column + CHUNK <= k) pk_async_copy16(t, f);
-        else
-            for (int j = 0; j < CHUNK; ++j) t[j] = first + line < count && k0 + column + j < k ? f[j] : pk_to<T>::of(0.f);
+        pk_bring8(to + line * ROW + column, from + (first + line) * stride + k0 + column, first + line < count ? k - k0 - column : 0, aligned);
     }
 }
 

@@ -13,6 +13,13 @@ PK_DEV void pk_async_commit() { asm volatile("cp.async.commit_group;" ::: "memor
 template <int LEFT> PK_DEV void pk_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }
 #endif
 
+// Eight elements into shared memory, of which there are `left`; the others are 0. They may travel as the copies above do.
+template <class T> PK_DEV void pk_bring8(T* to, const T* from, i64 left, bool aligned) {
+    if (aligned && left >= 8) pk_async_copy16(to, from);
+    else
+        for (int j = 0; j < 8; ++j) to[j] = j < left ? from[j] : pk_to<T>::of(0.f);
+}
+
 // Row and column of the j-th of a lane's four sums.
 PK_DEV int pk_mma_row(int lane, int j) { return lane / 4 + j / 2 * 8; }
 PK_DEV int pk_mma_column(int lane, int j) { return lane % 4 * 2 + j % 2; }

@@ -11,13 +11,18 @@ API(cuDeviceGetCount, (int* n), { *n = (int)devices(); return SUCCESS; })
 API(cuDeviceGet, (int* d, int i), { if (i < 0 || i >= devices()) return INVALID_DEVICE; *d = i; return SUCCESS; })
 API(cuDeviceGetName, (char* p, int n, int), { strncpy(p, "stand-in CUDA device", n); return SUCCESS; })
 API(cuDeviceTotalMem_v2, (size_t* n, int), { *n = memory_total(); return SUCCESS; })
-API(cuDeviceGetAttribute, (int* v, int a, int d), {
-    // One capability, or one for each device: "80,90".
+// One capability, or one for each device: "80,90".
+static int capability(int d) {
     std::string all = setting("STANDIN_CC", "80");
-    if (d < 0 || d >= devices()) return INVALID_DEVICE;
     const int physical = seen()[d];
     for (int i = 0; i < physical && all.find(',') != std::string::npos; i++) all = all.substr(all.find(',') + 1);
-    const int cc = atoi(all.c_str());
+    return atoi(all.c_str());
+}
+// Shared memory that a block may ask for.
+static int most_shared(int d) { return (capability(d) == 90 ? 227 : 99) << 10; }
+API(cuDeviceGetAttribute, (int* v, int a, int d), {
+    if (d < 0 || d >= devices()) return INVALID_DEVICE;
+    const int cc = capability(d);
     switch (a) {
         case 1: case 2: case 3: *v = 1024; break;
         case 8: *v = 48 << 10; break;
@@ -26,7 +31,7 @@ API(cuDeviceGetAttribute, (int* v, int a, int d), {
         case 38: *v = 4 << 20; break;
         case 75: *v = cc / 10; break;
         case 76: *v = cc % 10; break;
-        case 97: *v = 99 << 10; break;
+        case 97: *v = most_shared(d); break;
         case 115: *v = (int)number("STANDIN_POOLS", 1); break;
         default: *v = 0;
     }
@@ -76,7 +81,14 @@ API(cuMemsetD8Async, (uintptr_t d, unsigned char v, size_t n, P st), { push(stre
 API(cuModuleLoadData, (P* m, const uint8_t* image), { NOT_IN_CAPTURE return load(image, (Module**)m); })
 API(cuModuleUnload, (P), { return SUCCESS; })
 API(cuModuleGetFunction, (P* f, P m, const char* n), { return find((Module*)m, n, (Kernel**)f); })
-API(cuFuncSetAttribute, (P f, int a, int v), { if (a == 8) { if (v < 0 || v > 99 << 10) return INVALID_VALUE; ((Kernel*)f)->max_dynamic = v; ((Kernel*)f)->max_shared = 99 << 10; } return SUCCESS; })
+API(cuFuncSetAttribute, (P f, int a, int v), {
+    if (a != 8) return SUCCESS;
+    const int most = most_shared((int)(uintptr_t)current - 0x1000);
+    if (v < 0 || v > most) return INVALID_VALUE;
+    ((Kernel*)f)->max_dynamic = v;
+    ((Kernel*)f)->max_shared = most;
+    return SUCCESS;
+})
 API(cuLaunchKernel, (P f, U gx, U gy, U gz, U bx, U by, U bz, U shared, P s, P* args, P*), {
     return launch((Kernel*)f, {gx, gy, gz}, {bx, by, bz}, shared, stream_of(s), args);
 })
