@@ -58,6 +58,10 @@ fn list_filters_and_knows_its_formats() {
     let table = out(&["list", "--markdown"]);
     assert!(table.starts_with("| op | what it does |") && table.contains(" reference |"));
     assert!(out(&["list", "--kernels", "--backend", "reference"]).contains("kernels-ops 0.1.0"));
+    if cfg!(feature = "cpu") {
+        assert!(out(&["list", "--markdown", "--op", "attention.decode"]).contains("amx (experimental)"));
+        assert!(out(&["list", "--kernels", "--op", "attention.decode"]).contains(", experimental"));
+    }
     assert!(
         fails(&["list", "--op", "layernorm.rmsnrm"], &[]).contains("did you mean \"layernorm.rmsnorm\"?")
     );

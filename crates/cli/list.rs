@@ -76,7 +76,8 @@ pub fn run(args: &Args) -> Outcome {
             let weights =
                 if k.weights.is_empty() { String::new() } else { format!(" with {}", k.weights.join(" ")) };
             let rounds = if k.quantises_activations { ", activations as int8" } else { "" };
-            let takes = format!("{}{weights}{rounds}", k.dtypes.join(" "));
+            let experimental = if k.experimental { ", experimental" } else { "" };
+            let takes = format!("{}{weights}{rounds}{experimental}", k.dtypes.join(" "));
             table.add_row([k.id.as_str(), &k.requires.join(" or "), &takes, &k.origin]);
         }
         return output::print(&table.to_string());
@@ -84,10 +85,16 @@ pub fn run(args: &Args) -> Outcome {
     let shown: Vec<Backend> =
         registry.backends().into_iter().filter(|b| filter.backend.is_none_or(|n| *b == n)).collect();
     let cell = |row: &Row, backend: &Backend| {
-        let mut mine: Vec<_> =
-            row.kernels.iter().filter(|k| k.backend == backend.0).map(|k| k.variant).collect();
+        let mine = row.kernels.iter().filter(|k| k.backend == backend.0);
+        let mut mine: Vec<_> = mine
+            .map(|k| match (k.variant, k.experimental) {
+                ("", false) => "yes".to_string(),
+                ("", true) => "experimental".to_string(),
+                (variant, false) => variant.to_string(),
+                (variant, true) => format!("{variant} (experimental)"),
+            })
+            .collect();
         mine.dedup();
-        mine.iter_mut().filter(|name| name.is_empty()).for_each(|name| *name = "yes");
         if mine.is_empty() { "-".to_string() } else { mine.join(", ") }
     };
     if args.markdown {
