@@ -5,6 +5,7 @@ use super::products::{Piece, Products, Vectors};
 use super::rows::Block;
 use super::state::{Scratch, padded};
 use crate::gemm::outer::{Outer, Panels as Columns, outer};
+use crate::gemm::times::Numbers;
 use crate::gemm::turn::turn;
 use crate::isa::{Elem, Isa, load_tail};
 use kernels_ops::attention::Tensors;
@@ -51,7 +52,10 @@ impl<S: Isa, C: Elem> Products<S, C> for Panels {
                 turn::<S, C>(&keys[..width], dim, panel, 0);
                 let panels = Columns { first: panel.cast_const(), count: 1, apart: 0, stride: width };
                 let (x, sums) = ((s.q.cast_const().cast(), pad), (s.scores.add(first), CHUNK));
-                outer::<S, f32>(Outer { x, panels, depth: dim, sums, add: false, streamed: false }, rows);
+                outer::<S, f32, Numbers>(
+                    Outer { x, panels, depth: dim, sums, add: false, streamed: false },
+                    rows,
+                );
             }
         }
     }
@@ -80,7 +84,10 @@ impl<S: Isa, C: Elem> Products<S, C> for Panels {
             let panels =
                 Columns { first: panel.cast_const(), count: pad / (2 * S::W), apart: 2 * S::W, stride: pad };
             let (x, sums) = ((s.scores.add(some.start).cast_const(), CHUNK), (s.state.sums, pad));
-            outer::<S, f32>(Outer { x, panels, depth: some.len(), sums, add: true, streamed: false }, rows);
+            outer::<S, f32, Numbers>(
+                Outer { x, panels, depth: some.len(), sums, add: true, streamed: false },
+                rows,
+            );
         }
     }
 }

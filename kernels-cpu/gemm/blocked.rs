@@ -3,10 +3,11 @@
 //! single numbers for up to 12 multiply-adds, where dot products load as much as they multiply.
 //!
 //! Turning costs about one operation for each weight; the panels of a block stay in L1, the sums in L2. A weight that
-//! was packed ahead of the calls is in panels already, of its own type, and widened where it is multiplied.
+//! was packed ahead of the calls is in panels already, of its own type, and widened where it is multiplied. Pairs of bf16
+//! are turned as what they stand for, numbers of f32, and never widened.
 
 use super::input::{DEPTH, Input};
-use super::outer::{Outer, Panels, outer};
+use super::outer::{Multiply, Outer, Panels, outer};
 use super::output::Output;
 use super::product::Weight;
 use super::turn::turn;
@@ -33,10 +34,10 @@ pub fn scratch(x_rows: usize) -> usize {
 /// All rows of x times the weight rows of `units`, groups of [`UNIT`].
 ///
 /// # Safety
-/// `S`'s features; the rows are inside their tensors, `space` is valid for [`scratch`], nobody else works on these
-/// units.
+/// `S`'s features; the rows are inside their tensors, and `M`'s, packed where it takes several numbers of x a step;
+/// `space` is valid for [`scratch`], nobody else works on these units.
 #[inline(always)]
-pub unsafe fn blocked<S: Isa, W: Elem, O: Elem>(
+pub unsafe fn blocked<S: Isa, W: Elem, O: Elem, M: Multiply>(
     x: Input,
     weight: Weight<W>,
     units: Range<usize>,
@@ -54,7 +55,7 @@ pub unsafe fn blocked<S: Isa, W: Elem, O: Elem>(
             // SAFETY: by contract; the sums follow the panels.
             unsafe {
                 let sums = space.add(COLUMNS * DEPTH);
-                columns.sum::<S, W>(x, (start, end), weight, sums);
+                columns.sum::<S, W, M>(x, (start, end), weight, sums);
                 columns.finish::<S, O>((start, end), sums, out);
             }
         }
@@ -74,14 +75,14 @@ impl Columns {
     /// # Safety
     /// As for [`blocked`].
     #[inline(always)]
-    unsafe fn sum<S: Isa, W: Elem>(
+    unsafe fn sum<S: Isa, W: Elem, M: Multiply>(
         self,
         x: Input,
         (start, end): (usize, usize),
         Weight { ptr: weight, rows, packed }: Weight<W>,
         sums: *mut f32,
     ) {
-        let (width, x_cols) = (2 * S::W, x.cols);
+        let (width, steps) = (2 * S::W, x.cols / M::NUMBERS);
         // SAFETY: rows m.. and columns n.. are inside their tensors, and have their place in the scratch.
         unsafe {
             if x.cols == 0 {
@@ -106,20 +107,16 @@ impl Columns {
                     let (rows, count) = (S::TILE.min(end - m), self.count.div_ceil(width));
                     match packed {
                         true => {
-                            let first = weight.add(self.n * x_cols + k * width);
-                            let panels = Panels { first, count, apart: width * x_cols, stride: width };
-                            outer::<S, W>(
-                                Outer { x, panels, depth, sums, add: k > 0, streamed: m == start },
-                                rows,
-                            );
+                            let first = weight.add(self.n * steps + k / M::NUMBERS * width);
+                            let panels = Panels { first, count, apart: width * steps, stride: width };
+                            let (depth, streamed) = (depth / M::NUMBERS, m == start);
+                            outer::<S, W, M>(Outer { x, panels, depth, sums, add: k > 0, streamed }, rows);
                         }
                         false => {
                             let first = self.panels.cast_const();
                             let panels = Panels { first, count, apart: width * DEPTH, stride: width };
-                            outer::<S, f32>(
-                                Outer { x, panels, depth, sums, add: k > 0, streamed: false },
-                                rows,
-                            );
+                            let streamed = false;
+                            outer::<S, f32, M>(Outer { x, panels, depth, sums, add: k > 0, streamed }, rows);
                         }
                     }
                 }

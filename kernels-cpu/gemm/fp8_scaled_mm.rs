@@ -3,6 +3,7 @@
 use super::input::Input;
 use super::output::Output;
 use super::product::{self, Weight, is_cut, product};
+use super::times::Numbers;
 use crate::isa::Isa;
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};
@@ -54,6 +55,6 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &Fp8ScaledMm<'_>, units: Range<usize>, thre
         let Some(out) = Output::<O>::of(&a.out, a.bias.as_ref()) else { return };
         let out = out.scaled(&a.scales_a, &a.scales_b);
         // SAFETY: passed on.
-        unsafe { product::<S, F8E4M3, O>(x, weight, units, out, space) }
+        unsafe { product::<S, F8E4M3, O, Numbers>(x, weight, units, out, space) }
     })
 }

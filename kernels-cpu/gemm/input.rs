@@ -9,8 +9,11 @@ use crate::quantization::rows::convert;
 use kernels_core::{DType, Rows, View};
 use std::ops::Range;
 
-/// Rows of x from which on its columns are cut into blocks, and weights turned.
-pub const MANY: usize = 16;
+/// Rows of x from which on its columns are cut into blocks, and weights turned: measured under every instruction set.
+pub const MANY: usize = 33;
+
+/// Up to so many rows of f32, or of pairs, stay where they are.
+const FEW: usize = 4;
 
 /// Steps along k of a block, and of a panel of weights: 16 KiB of 16 columns.
 pub const DEPTH: usize = 256;
@@ -35,7 +38,7 @@ impl Input {
     pub fn bytes(x: &View<'_>, cut: bool) -> usize {
         let Some(r) = x.rows() else { return 0 };
         let bytes = match (x.dtype(), cut) {
-            (DType::F32, false) => 0,
+            (DType::F32, false) if r.rows <= FEW => 0,
             (_, false) => 4 * r.rows * padded(r.cols),
             (_, true) => 4 * r.rows * r.cols,
         };
@@ -70,6 +73,29 @@ impl Input {
         }
     }
 
+    /// Lays rows of pairs into scratch, where they are cut.
+    ///
+    /// # Safety
+    /// As for [`Input::prepare`], of an x that [`can_pair`].
+    #[inline(always)]
+    pub unsafe fn prepare_pairs<S: Isa>(x: &View<'_>, cut: bool, rows: Range<usize>, scratch: *mut u8) {
+        let Some(r) = x.rows() else { return };
+        if cut || r.rows > FEW {
+            // SAFETY: passed on.
+            unsafe { lay::<S, f32>(x.as_ptr(), paired(r), cut, rows, scratch.cast()) }
+        }
+    }
+
+    /// x after [`Input::prepare_pairs`]: where it is not cut, it stays where it is.
+    pub fn of_pairs(x: &View<'_>, cut: bool, scratch: *mut u8) -> Option<Input> {
+        let Rows { rows, cols, stride } = paired(x.rows()?);
+        let (ptr, stride) = match cut || rows > FEW {
+            true => (scratch.cast_const().cast(), padded(cols)),
+            false => (x.as_ptr(), stride),
+        };
+        Some(Input { rows, cols, cut, ptr, stride })
+    }
+
     /// x after [`Input::prepare`].
     pub fn of(x: &View<'_>, cut: bool, scratch: *mut u8) -> Option<Input> {
         let r = x.rows()?;
@@ -92,8 +118,20 @@ impl Input {
     }
 }
 
+/// Whether the rows of a tensor of bf16 are pairs that lie where an f32 may.
+pub fn can_pair(x: &View<'_>) -> bool {
+    let whole = |r: Rows| r.cols.is_multiple_of(2) && r.stride.is_multiple_of(2);
+    x.dtype() == DType::BF16 && x.rows().is_some_and(whole) && x.as_ptr::<f32>().is_aligned()
+}
+
+/// Rows of so many pairs.
+pub fn paired(r: Rows) -> Rows {
+    Rows { rows: r.rows, cols: r.cols / 2, stride: r.stride / 2 }
+}
+
+/// An odd number of lines: the same column of all rows is in as many sets of a cache as there are rows.
 fn padded(cols: usize) -> usize {
-    cols.next_multiple_of(16)
+    (cols.div_ceil(16) | 1) * 16
 }
 
 /// # Safety

@@ -4,6 +4,7 @@
 use super::input::Input;
 use super::output::Output;
 use super::product::{self, Weight, is_cut, product};
+use super::times::Numbers;
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
 use crate::quantization::blocks::{Sink, dequantize};
@@ -103,7 +104,7 @@ unsafe fn typed<S: Isa, O: Elem>(
         let group = Rows { rows: count, cols: rows.cols, stride: rows.cols };
         let weight = Weight { ptr: decoded.cast_const(), rows: group, packed: false };
         // SAFETY: one unit of decoded rows, which are columns of the output from `first` on.
-        unsafe { product::<S, f32, O>(x, weight, 0..1, out.without_columns(first), space) };
+        unsafe { product::<S, f32, O, Numbers>(x, weight, 0..1, out.without_columns(first), space) };
         first += count;
     }
 }

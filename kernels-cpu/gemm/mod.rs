@@ -15,4 +15,5 @@ mod product;
 pub mod tile;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
+pub mod times;
 pub mod turn;

@@ -1,7 +1,8 @@
 //! Outer products: a tile of rows times panels of two vectors' columns. Each step along k loads two vectors and a few
-//! single numbers for up to 12 multiply-adds of each.
+//! single numbers for up to 12 multiply-adds of each. A step is a number of each column, or a pair of bf16.
 
 use super::input::DEPTH;
+use super::times::Times;
 use crate::isa::{AHEAD, Elem, Isa, prefetch};
 
 /// Panels of `2 W` columns, in each of which a step along k is `stride` numbers after the one before.
@@ -14,7 +15,73 @@ pub struct Panels<E> {
     pub stride: usize,
 }
 
-/// Rows of x and where their sums go, with how far apart they are, and what x is multiplied with.
+/// How a step is multiplied.
+pub trait Multiply {
+    /// Numbers of x in a step.
+    const NUMBERS: usize;
+
+    /// Step `k` of rows of x, times that of two vectors' columns at `at`, to the sums.
+    ///
+    /// # Safety
+    /// `S`'s features; rows and columns have the step.
+    unsafe fn step<S: Isa, E: Elem, const ROWS: usize>(
+        sums: &mut [[S::V; 2]; ROWS],
+        rows: [*const f32; ROWS],
+        k: usize,
+        at: *const E,
+    );
+}
+
+impl<T: Times> Multiply for T {
+    const NUMBERS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn step<S: Isa, E: Elem, const ROWS: usize>(
+        sums: &mut [[S::V; 2]; ROWS],
+        rows: [*const f32; ROWS],
+        k: usize,
+        at: *const E,
+    ) {
+        // SAFETY: by contract.
+        unsafe {
+            let (a, b) = (E::load::<S>(at), E::load::<S>(at.add(S::W)));
+            for i in 0..ROWS {
+                let v = S::splat(*rows[i].add(k));
+                sums[i] = [T::times::<S>(sums[i][0], v, a), T::times::<S>(sums[i][1], v, b)];
+            }
+        }
+    }
+}
+
+/// x is numbers, columns are pairs.
+pub struct NumbersByPairs;
+
+impl Multiply for NumbersByPairs {
+    const NUMBERS: usize = 2;
+
+    #[inline(always)]
+    unsafe fn step<S: Isa, E: Elem, const ROWS: usize>(
+        sums: &mut [[S::V; 2]; ROWS],
+        rows: [*const f32; ROWS],
+        k: usize,
+        at: *const E,
+    ) {
+        // SAFETY: by contract; an `E` is as large as a pair.
+        unsafe {
+            let a = S::even_odd_bf16(S::load_f32(at.cast()));
+            let b = S::even_odd_bf16(S::load_f32(at.add(S::W).cast()));
+            for half in 0..2 {
+                for i in 0..ROWS {
+                    let v = S::splat(*rows[i].add(2 * k + half));
+                    sums[i][0] = S::fma(v, a[half], sums[i][0]);
+                    sums[i][1] = S::fma(v, b[half], sums[i][1]);
+                }
+            }
+        }
+    }
+}
+
+/// Rows of x and where their sums go, with how far apart they are, and what x is multiplied with in `depth` steps.
 #[derive(Clone, Copy)]
 pub struct Outer<E> {
     pub x: (*const f32, usize),
@@ -32,7 +99,7 @@ pub struct Outer<E> {
 /// # Safety
 /// `S`'s features; rows, steps and columns are inside x, the panels and the sums.
 #[inline(always)]
-pub unsafe fn outer<S: Isa, E: Elem>(o: Outer<E>, rows: usize) {
+pub unsafe fn outer<S: Isa, E: Elem, M: Multiply>(o: Outer<E>, rows: usize) {
     let mut m = 0;
     macro_rules! tiles {
         ($rows:literal) => {{
@@ -40,8 +107,8 @@ pub unsafe fn outer<S: Isa, E: Elem>(o: Outer<E>, rows: usize) {
                 // SAFETY: by contract.
                 unsafe {
                     match o.streamed && m == 0 {
-                        true => tile::<S, E, $rows, true>(o, m, p),
-                        false => tile::<S, E, $rows, false>(o, m, p),
+                        true => tile::<S, E, M, $rows, true>(o, m, p),
+                        false => tile::<S, E, M, $rows, false>(o, m, p),
                     }
                 }
             }
@@ -64,7 +131,11 @@ pub unsafe fn outer<S: Isa, E: Elem>(o: Outer<E>, rows: usize) {
 /// # Safety
 /// As for [`outer`].
 #[inline(always)]
-unsafe fn tile<S: Isa, E: Elem, const ROWS: usize, const STREAMED: bool>(o: Outer<E>, m: usize, p: usize) {
+unsafe fn tile<S: Isa, E: Elem, M: Multiply, const ROWS: usize, const STREAMED: bool>(
+    o: Outer<E>,
+    m: usize,
+    p: usize,
+) {
     // SAFETY: every offset is below `depth` and inside its row.
     unsafe {
         let (mut acc, mut rows) = ([[S::splat(0.0); 2]; ROWS], [o.x.0; ROWS]);
@@ -83,12 +154,7 @@ unsafe fn tile<S: Isa, E: Elem, const ROWS: usize, const STREAMED: bool>(o: Oute
                 prefetch(at.cast::<u8>().wrapping_add(AHEAD));
                 prefetch(at.add(S::W).cast::<u8>().wrapping_add(AHEAD));
             }
-            let (a, b) = (E::load::<S>(at), E::load::<S>(at.add(S::W)));
-            for i in 0..ROWS {
-                let v = S::splat(*rows[i].add(k));
-                acc[i][0] = S::fma(v, a, acc[i][0]);
-                acc[i][1] = S::fma(v, b, acc[i][1]);
-            }
+            M::step::<S, E, ROWS>(&mut acc, rows, k, at);
         }
         for i in 0..ROWS {
             for j in 0..2 {

@@ -7,6 +7,7 @@ pub use super::input::is_cut;
 use super::output::Output;
 use super::panel::panel;
 use super::tile::NR;
+use super::times::Times;
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
 use kernels_core::{Ctx, Rows, View};
@@ -51,7 +52,7 @@ pub fn space(ctx: &Ctx, x: &View<'_>, cut: bool, thread: usize) -> *mut f32 {
 /// `S`'s features; x is prepared, all rows are inside their tensors, `space` is this thread's, and nobody else works
 /// on these units.
 #[inline(always)]
-pub unsafe fn product<S: Isa, W: Elem, O: Elem>(
+pub unsafe fn product<S: Isa, W: Elem, O: Elem, T: Times>(
     x: Input,
     weight: Weight<W>,
     units: Range<usize>,
@@ -61,8 +62,8 @@ pub unsafe fn product<S: Isa, W: Elem, O: Elem>(
     // SAFETY: passed on.
     unsafe {
         match x.cut {
-            false => stream::<S, W, O>(x, weight, units, out),
-            true => blocked::<S, W, O>(x, weight, units, out, space),
+            false => stream::<S, W, O, T>(x, weight, units, out),
+            true => blocked::<S, W, O, T>(x, weight, units, out, space),
         }
     }
 }
@@ -70,7 +71,7 @@ pub unsafe fn product<S: Isa, W: Elem, O: Elem>(
 /// # Safety
 /// As for [`product`].
 #[inline(always)]
-unsafe fn stream<S: Isa, W: Elem, O: Elem>(
+unsafe fn stream<S: Isa, W: Elem, O: Elem, T: Times>(
     x: Input,
     Weight { ptr: weight, rows, .. }: Weight<W>,
     units: Range<usize>,
@@ -85,6 +86,6 @@ unsafe fn stream<S: Isa, W: Elem, O: Elem>(
             w[j] = unsafe { weight.add((n + j.min(count - 1)) * rows.stride) };
         }
         // SAFETY: all rows are inside their tensors.
-        unsafe { panel::<S, W, O>(x, w, (n, count), out) };
+        unsafe { panel::<S, W, O, T>(x, (w, NR * rows.stride), (n, count), out) };
     }
 }

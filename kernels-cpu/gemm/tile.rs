@@ -3,9 +3,10 @@
 //!
 //! Both x and the weight are rows along k, so nothing is transposed or packed. A tile of 6 × 4 needs
 //! 10 loads for 24 fused multiply-adds; with a 16-bit weight the widening costs 2 more instructions a load,
-//! which leaves about three quarters of the f32 rate (against half of it for `vdpbf16ps` on the chips measured).
+//! which leaves about three quarters of the f32 rate.
 
-use crate::isa::{Elem, Isa, load_tail};
+use super::times::{Numbers, Times};
+use crate::isa::{Elem, Isa, load_tail, prefetch};
 
 /// Rows of weight in a tile.
 pub const NR: usize = 4;
@@ -16,7 +17,7 @@ pub const fn largest_mr<S: Isa>() -> usize {
     if S::W == 16 { 6 } else { 2 }
 }
 
-/// Dot products of `MR` rows of f32 with `NR` rows of `W`, `k` elements each.
+/// Dot products of `MR` rows of x with `NR` rows of `W`, `k` elements each.
 ///
 /// # Safety
 /// `S`'s features; all pointers valid for `k` elements.
@@ -26,11 +27,50 @@ pub unsafe fn tile<S: Isa, W: Elem, const MR: usize>(
     w: [*const W; NR],
     k: usize,
 ) -> [[f32; NR]; MR] {
+    // SAFETY: passed on.
+    unsafe {
+        let (mut sums, mut out) = ([[S::splat(0.0); NR]; MR], [[0f32; NR]; MR]);
+        add::<S, W, Numbers, MR>(&mut sums, x, w, k, None);
+        for m in 0..MR {
+            out[m] = S::sum4(sums[m]);
+        }
+        out
+    }
+}
+
+/// What is asked for from memory meanwhile: the weights at `next`, a part of them in each of `turns` calls.
+#[derive(Clone, Copy)]
+pub struct Ahead<W> {
+    pub next: [*const W; NR],
+    pub turn: usize,
+    pub turns: usize,
+}
+
+/// Adds such products to sums that are apart in lanes.
+///
+/// # Safety
+/// As for [`tile`].
+#[inline(always)]
+pub unsafe fn add<S: Isa, W: Elem, T: Times, const MR: usize>(
+    sums: &mut [[S::V; NR]; MR],
+    x: [*const f32; MR],
+    w: [*const W; NR],
+    k: usize,
+    ahead: Option<Ahead<W>>,
+) {
     // SAFETY: every offset is below k.
     unsafe {
-        let mut acc = [[S::splat(0.0); NR]; MR];
-        let mut i = 0;
+        let (mut acc, mut i, mut left) = (*sums, 0, ahead.map_or(0, |a| a.turn));
         while i + S::W <= k {
+            if let Some(Ahead { next, turns, .. }) = ahead {
+                if left == 0 {
+                    left = turns;
+                    for n in 0..NR {
+                        prefetch(next[n].wrapping_add(i));
+                    }
+                }
+                left -= 1;
+            }
             let mut wv = [S::splat(0.0); NR];
             for n in 0..NR {
                 wv[n] = W::load::<S>(w[n].add(i));
@@ -38,7 +78,7 @@ pub unsafe fn tile<S: Isa, W: Elem, const MR: usize>(
             for m in 0..MR {
                 let xv = S::load_f32(x[m].add(i));
                 for n in 0..NR {
-                    acc[m][n] = S::fma(xv, wv[n], acc[m][n]);
+                    acc[m][n] = T::times::<S>(acc[m][n], xv, wv[n]);
                 }
             }
             i += S::W;
@@ -51,14 +91,10 @@ pub unsafe fn tile<S: Isa, W: Elem, const MR: usize>(
             for m in 0..MR {
                 let xv = load_tail::<S, f32>(x[m].add(i), k - i, 0.0);
                 for n in 0..NR {
-                    acc[m][n] = S::fma(xv, wv[n], acc[m][n]);
+                    acc[m][n] = T::times::<S>(acc[m][n], xv, wv[n]);
                 }
             }
         }
-        let mut out = [[0f32; NR]; MR];
-        for m in 0..MR {
-            out[m] = S::sum4(acc[m]);
-        }
-        out
+        *sums = acc;
     }
 }

@@ -37,11 +37,12 @@ pub unsafe fn turn<S: Isa, W: Elem>(rows: &[*const W], depth: usize, panel: *mut
     }
 }
 
-/// All of a weight in panels of two vectors' columns, of its own type; rows past the last are the last again.
+/// All of a weight in panels of two vectors' columns, of its own type, with so many numbers of each column `together`;
+/// rows past the last are the last again.
 ///
 /// # Safety
-/// The weight is on the host, of type `W`.
-pub unsafe fn pack<S: Isa, W: Elem>(weight: &View<'_>) -> Result<Tensor, Error> {
+/// The weight is on the host, of type `W`, and its columns are a multiple of `together`.
+pub unsafe fn pack<S: Isa, W: Elem>(weight: &View<'_>, together: usize) -> Result<Tensor, Error> {
     let Rows { rows, cols, stride } = weight.rows().unwrap_or(Rows { rows: 0, cols: 0, stride: 0 });
     let width = 2 * S::W;
     // SAFETY: every element is written below.
@@ -53,7 +54,10 @@ pub unsafe fn pack<S: Isa, W: Elem>(weight: &View<'_>) -> Result<Tensor, Error> 
             let row = (first + j).min(rows - 1);
             for k in 0..cols {
                 // SAFETY: the row is inside the weight, and the column has its place in the panel.
-                unsafe { to.add(first * cols + k * width + j).write(*from.add(row * stride + k)) };
+                unsafe {
+                    let at = k / together * width * together + j * together + k % together;
+                    to.add(first * cols + at).write(*from.add(row * stride + k));
+                }
             }
         }
     }

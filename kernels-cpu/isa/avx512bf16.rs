@@ -26,6 +26,7 @@ impl Isa for Avx512Bf16 {
     type Eight = super::Avx2;
     const W: usize = 16;
     const TILE: usize = 12;
+    const PAIRS: bool = true;
 
     as_avx512! {
         splat(x: f32) -> __m512;
@@ -61,6 +62,24 @@ impl Isa for Avx512Bf16 {
         sum(v: __m512) -> f32;
         sum4(v: [__m512; 4]) -> [f32; 4];
         largest(v: __m512) -> f32;
+    }
+
+    #[inline(always)]
+    unsafe fn even_odd_bf16(pairs: __m512) -> [__m512; 2] {
+        // SAFETY: see above the impl.
+        unsafe {
+            let words = _mm512_castps_si512(pairs);
+            let odd = _mm512_and_si512(words, _mm512_set1_epi32(0xFFFF_0000_u32.cast_signed()));
+            [_mm512_castsi512_ps(_mm512_slli_epi32::<16>(words)), _mm512_castsi512_ps(odd)]
+        }
+    }
+    #[inline(always)]
+    unsafe fn dot_bf16(acc: __m512, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see above the impl; lanes of both types are 32 bits.
+        unsafe {
+            let pairs = |v: __m512| std::mem::transmute::<__m512, __m512bh>(v);
+            _mm512_dpbf16_ps(acc, pairs(a), pairs(b))
+        }
     }
 
     /// Subnormal f32 become zero; bf16 has the same exponents, so these are below 1.2e-38.

@@ -73,6 +73,8 @@ pub trait Isa: Copy + 'static {
     const W: usize;
     /// Rows of two vectors each that fit into the registers, with room for what is multiplied.
     const TILE: usize;
+    /// Whether [`Isa::dot_bf16`] is an instruction.
+    const PAIRS: bool = false;
 
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load_f32(p: *const f32) -> Self::V;
@@ -93,6 +95,28 @@ pub trait Isa: Copy + 'static {
     /// `2 W` i8 as i16.
     unsafe fn widen_i8(p: *const i8) -> Self::H;
     unsafe fn zeros_i32() -> Self::I;
+    /// Lanes of two bf16 each: the ones at even places, and the ones at odd places.
+    #[inline(always)]
+    unsafe fn even_odd_bf16(pairs: Self::V) -> [Self::V; 2] {
+        let (mut lanes, mut odd) = ([0u32; 16], [0u32; 16]);
+        // SAFETY: W is 16 at most.
+        unsafe {
+            Self::store_f32(lanes.as_mut_ptr().cast(), pairs);
+            for i in 0..Self::W {
+                (lanes[i], odd[i]) = (lanes[i] << 16, lanes[i] & 0xFFFF_0000);
+            }
+            [Self::load_f32(lanes.as_ptr().cast()), Self::load_f32(odd.as_ptr().cast())]
+        }
+    }
+    /// `acc` plus, in each lane, the products of two pairs of bf16. Subnormal ones may count as 0.
+    #[inline(always)]
+    unsafe fn dot_bf16(acc: Self::V, a: Self::V, b: Self::V) -> Self::V {
+        // SAFETY: passed on.
+        unsafe {
+            let ([a, c], [b, d]) = (Self::even_odd_bf16(a), Self::even_odd_bf16(b));
+            Self::fma(a, b, Self::fma(c, d, acc))
+        }
+    }
     /// `acc` plus, in each lane, the products of two pairs.
     unsafe fn dot_i16(acc: Self::I, a: Self::H, b: Self::H) -> Self::I;
     unsafe fn sum_i32(v: Self::I) -> i32;
@@ -132,4 +156,58 @@ pub trait Isa: Copy + 'static {
     /// The sums of four vectors, cheaper together.
     unsafe fn sum4(v: [Self::V; 4]) -> [f32; 4];
     unsafe fn largest(v: Self::V) -> f32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernels_core::bf16;
+
+    const NUMBERS: usize = 32;
+
+    /// Even places, odd places, and 0.5 plus products of pairs, of as many as a vector has.
+    ///
+    /// # Safety
+    /// `S`'s features.
+    #[inline(always)]
+    unsafe fn pairs<S: Isa>(a: &[bf16; NUMBERS], b: &[bf16; NUMBERS]) -> [[f32; NUMBERS / 2]; 3] {
+        let mut out = [[0f32; NUMBERS / 2]; 3];
+        // SAFETY: a vector has no more numbers.
+        unsafe {
+            let (a, b) = (S::load_f32(a.as_ptr().cast()), S::load_f32(b.as_ptr().cast()));
+            let [even, odd] = S::even_odd_bf16(a);
+            for (to, v) in out.iter_mut().zip([even, odd, S::dot_bf16(S::splat(0.5), a, b)]) {
+                S::store_f32(to.as_mut_ptr(), v);
+            }
+        }
+        out
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+    fn pairs_by_instructions(a: &[bf16; NUMBERS], b: &[bf16; NUMBERS]) -> [[f32; NUMBERS / 2]; 3] {
+        // SAFETY: the features are there.
+        unsafe { pairs::<Avx512Bf16>(a, b) }
+    }
+
+    #[test]
+    fn pairs_of_bf16_are_multiplied_and_taken_apart() {
+        let numbers = |by: usize| -> [bf16; NUMBERS] {
+            std::array::from_fn(|i| bf16::from_f32((i * by % 29) as f32 / 8.0 - 1.5))
+        };
+        let (a, b) = (numbers(11), numbers(17));
+        let right = |got: [[f32; NUMBERS / 2]; 3], lanes: usize| {
+            for i in 0..lanes {
+                let [p, q, r, s] = [a[2 * i], a[2 * i + 1], b[2 * i], b[2 * i + 1]].map(f32::from);
+                assert_eq!(got.map(|of| of[i]), [p, q, 0.5 + p * r + q * s], "lane {i}");
+            }
+        };
+        // SAFETY: the portable set needs no features.
+        right(unsafe { pairs::<Portable>(&a, &b) }, Portable::W);
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx512bf16") {
+            // SAFETY: processors with this have the others too.
+            right(unsafe { pairs_by_instructions(&a, &b) }, Avx512Bf16::W);
+        }
+    }
 }

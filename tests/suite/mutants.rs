@@ -55,7 +55,13 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "        PK_SYNC();\n    }\n#pragma unroll\n    for (int j = 0; j < 16",
         "    }\n#pragma unroll\n    for (int j = 0; j < 16",
     ),
-    ("the fifth bit forgotten", "gemm.linear_gguf", "high |= (", "high |= 0 & ("),
+    ("the fifth bit forgotten", "gemm.linear_gguf", " | high0 << 4", ""),
+    (
+        "offsets times no activations",
+        "gemm.linear_gguf",
+        "sums[m] += e.offset * block.sum",
+        "sums[m] += e.offset * block.scale",
+    ),
     (
         "a window one token too wide",
         "attention.decode",

@@ -12,7 +12,8 @@ use kernels_core::{
 kernels_core::op! {
     /// Product with a float weight matrix, and a bias.
     ///
-    /// Sums in f32, rounded once. The weight may have another float type than `x`.
+    /// Sums in f32, rounded once. The weight may have another float type than `x`. Where both are bf16, subnormal
+    /// numbers may count as 0, as processors' own products of bf16 take them.
     /// The shape fact for selection is the number of rows, up to the next power of two.
     pub struct Linear = "gemm.linear" {
         /// `[.., in_features]`, f32, f16 or bf16; rows may have a stride.
@@ -116,6 +117,9 @@ impl Contract for Linear<'static> {
                 if x == weight {
                     // More rows and columns than are kept together.
                     cases.push(case(x, weight, [530, 40, 520], 4, true));
+                    // Rows that do not begin where two numbers do, and rows longer than the pieces they are taken in.
+                    cases.push(case(x, weight, [34, 33, 42], 3, true));
+                    cases.push(case(x, weight, [9, 7, 2100], 0, true));
                 }
                 for tensor in 0..2 {
                     let mut with_nan = case(x, weight, [7, 6, 40], 0, true);
