@@ -35,9 +35,9 @@ impl Linear {
         Linear { weight: Weight::Quantised(weight), bias }
     }
 
-    /// The same layer with its weight in the layout of the kernel that multiplies it, so that no call turns it: for some
-    /// 10 to 100 rows up to twice as fast. Of this copy of the layer the plain weight is let go. A layer whose kernel takes
-    /// weights as they are stays what it is.
+    /// The same layer with its weight in the layout of the kernel that multiplies it, so that no call turns it,
+    /// which pays for some 10 to 100 rows (`kernels bench` says how much). Of this copy of the layer the plain weight is let
+    /// go. A layer whose kernel takes weights as they are stays what it is.
     ///
     /// # Errors
     /// No usable kernel, a tracked tensor, or no memory.
