@@ -38,7 +38,7 @@ impl Input {
     pub fn bytes(x: &View<'_>, cut: bool) -> usize {
         let Some(r) = x.rows() else { return 0 };
         let bytes = match (x.dtype(), cut) {
-            (DType::F32, false) if r.rows <= FEW => 0,
+            (DType::F32, _) if stays(r, cut) => 0,
             (_, false) => 4 * r.rows * padded(r.cols),
             (_, true) => 4 * r.rows * r.cols,
         };
@@ -73,27 +73,27 @@ impl Input {
         }
     }
 
-    /// Lays rows of pairs into scratch, where they are cut.
+    /// Lays rows of pairs into scratch, unless they stay where they are.
     ///
     /// # Safety
     /// As for [`Input::prepare`], of an x that [`can_pair`].
     #[inline(always)]
     pub unsafe fn prepare_pairs<S: Isa>(x: &View<'_>, cut: bool, rows: Range<usize>, scratch: *mut u8) {
         let Some(r) = x.rows() else { return };
-        if cut || r.rows > FEW {
+        if !stays(r, cut) {
             // SAFETY: passed on.
             unsafe { lay::<S, f32>(x.as_ptr(), paired(r), cut, rows, scratch.cast()) }
         }
     }
 
-    /// x after [`Input::prepare_pairs`]: where it is not cut, it stays where it is.
+    /// x after [`Input::prepare_pairs`].
     pub fn of_pairs(x: &View<'_>, cut: bool, scratch: *mut u8) -> Option<Input> {
-        let Rows { rows, cols, stride } = paired(x.rows()?);
-        let (ptr, stride) = match cut || rows > FEW {
-            true => (scratch.cast_const().cast(), padded(cols)),
-            false => (x.as_ptr(), stride),
+        let r = paired(x.rows()?);
+        let (ptr, stride) = match stays(r, cut) {
+            true => (x.as_ptr(), r.stride),
+            false => (scratch.cast_const().cast(), padded(r.cols)),
         };
-        Some(Input { rows, cols, cut, ptr, stride })
+        Some(Input { rows: r.rows, cols: r.cols, cut, ptr, stride })
     }
 
     /// x after [`Input::prepare`].
@@ -116,6 +116,11 @@ impl Input {
         // SAFETY: inside the scratch.
         unsafe { self.ptr.add(k * self.rows + m * depth) }
     }
+}
+
+/// Whether rows of f32, or of pairs, are multiplied where they are.
+fn stays(r: Rows, cut: bool) -> bool {
+    !cut && r.rows <= FEW
 }
 
 /// Whether the rows of a tensor of bf16 are pairs that lie where an f32 may.
