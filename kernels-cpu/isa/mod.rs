@@ -13,7 +13,7 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512bf16;
 #[cfg(target_arch = "x86_64")]
-mod bytes;
+pub mod bytes;
 mod element;
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -25,8 +25,6 @@ pub use avx2::Avx2;
 pub use avx512::Avx512;
 #[cfg(target_arch = "x86_64")]
 pub use avx512bf16::Avx512Bf16;
-#[cfg(target_arch = "x86_64")]
-pub use bytes::{Bytes, Pairs, Vnni};
 pub use element::{Elem, load_tail, store_tail};
 pub use portable::Portable;
 

@@ -115,6 +115,8 @@ impl Contract for LinearGguf<'static> {
                 if x == DType::F32 {
                     // More columns than are unpacked together.
                     cases.push(case(x, weight, [37, 19, 1280], 0, false));
+                    // Of few rows too, and what is left after whole octets of blocks.
+                    cases.push(case(x, weight, [5, 19, 512 + block], 0, true));
                 }
                 let mut with_nan = case(x, weight, [3, 6, block], 0, true);
                 poison(&mut with_nan.tensors[0], block + 5);

@@ -11,7 +11,7 @@ pub struct Activations {
     pub rows: usize,
     pub cols: usize,
     /// Blocks of a row, filled up with zeros to a multiple of eight.
-    blocks: usize,
+    pub blocks: usize,
     q: *mut i8,
     d: *mut f32,
     s: *mut f32,

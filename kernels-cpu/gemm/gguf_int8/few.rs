@@ -1,9 +1,9 @@
-//! Few rows of x: blocks are unpacked in registers as they stream by, once for all of them.
+//! Few rows of x by AVX2: blocks are unpacked in registers as they stream by, once for all of them.
 
 use super::activations::Activations;
 use super::formats::{Format, OCTET};
 use super::octets::Rest;
-use crate::isa::{AHEAD, Avx2, Bytes, Isa, prefetch};
+use crate::isa::{AHEAD, Avx2, Isa, bytes, prefetch};
 use std::arch::x86_64::*;
 
 /// Sums for one product, so that an addition need not wait for the one before.
@@ -12,13 +12,9 @@ const CHAINS: usize = 4;
 /// A weight row times `M` rows of x from `m` on.
 ///
 /// # Safety
-/// `D`'s features, AVX2, FMA and F16C; all rows are inside their tensors.
+/// AVX2, FMA and F16C; all rows are inside their tensors.
 #[inline(always)]
-pub unsafe fn few<D: Bytes, F: Format, const M: usize>(
-    weight: *const u8,
-    x: &Activations,
-    m: usize,
-) -> [f32; M] {
+pub unsafe fn few<F: Format, const M: usize>(weight: *const u8, x: &Activations, m: usize) -> [f32; M] {
     // SAFETY: every offset is inside its row, which x's are filled up to whole octets.
     unsafe {
         let mut sums = Sums::<M>::zero();
@@ -27,10 +23,10 @@ pub unsafe fn few<D: Bytes, F: Format, const M: usize>(
             for line in 0..F::BYTES.div_ceil(64) {
                 prefetch(at.wrapping_add(AHEAD + 64 * line));
             }
-            sums.add::<D, F>(at, x, m, octet);
+            sums.add::<F>(at, x, m, octet);
         }
         if !x.cols.is_multiple_of(256) {
-            sums.add::<D, F>(Rest::of::<F>(weight, x.cols).as_ptr(), x, m, x.cols / 256);
+            sums.add::<F>(Rest::of::<F>(weight, x.cols).as_ptr(), x, m, x.cols / 256);
         }
         sums.total()
     }
@@ -56,7 +52,7 @@ impl<const M: usize> Sums<M> {
     /// # Safety
     /// As for [`few`]; `at` is valid for an octet.
     #[inline(always)]
-    unsafe fn add<D: Bytes, F: Format>(&mut self, at: *const u8, x: &Activations, m: usize, octet: usize) {
+    unsafe fn add<F: Format>(&mut self, at: *const u8, x: &Activations, m: usize, octet: usize) {
         // SAFETY: by contract.
         unsafe {
             let scales = F::scales(at);
@@ -80,12 +76,12 @@ impl<const M: usize> Sums<M> {
             for g in 0..OCTET {
                 let q = F::bytes(at, g);
                 for i in 0..M {
-                    let bytes = _mm256_loadu_si256(x.q(m + i).add(32 * (OCTET * octet + g)).cast());
+                    let signed = _mm256_loadu_si256(x.q(m + i).add(32 * (OCTET * octet + g)).cast());
                     let (unsigned, signed) = match F::SIGNED {
-                        true => (_mm256_abs_epi8(q), _mm256_sign_epi8(bytes, q)),
-                        false => (q, bytes),
+                        true => (_mm256_abs_epi8(q), _mm256_sign_epi8(signed, q)),
+                        false => (q, signed),
                     };
-                    let sum = D::wide(D::add_products(D::none(), unsigned, signed));
+                    let sum = bytes::wide(bytes::add_products(bytes::none(), unsigned, signed));
                     let scale = match F::HALVES {
                         true => _mm256_set_m128(_mm_set1_ps(both[i][2 * g + 1]), _mm_set1_ps(both[i][2 * g])),
                         false => _mm256_set1_ps(both[i][g]),

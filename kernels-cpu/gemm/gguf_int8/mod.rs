@@ -4,15 +4,17 @@
 mod activations;
 mod columns;
 mod few;
+mod few512;
 mod formats;
 mod octets;
 mod panel;
 mod sixteen;
 mod tiles;
+mod wide;
 mod words;
 
 use super::output::Output;
-use crate::isa::{Avx2, Bytes, Elem, Pairs, Vnni};
+use crate::isa::{Avx2, Elem};
 use crate::pool::{Plan, split};
 use crate::quantization::rows::row_bytes;
 use crate::variants::with_float;
@@ -23,59 +25,41 @@ use kernels_ops::gemm::LinearGguf;
 use panel::{Panel, ROWS};
 use std::ops::Range;
 
-macro_rules! variant {
-    ($name:ident, $bytes:ident, $features:literal) => {
-        mod $name {
-            use super::*;
-
-            /// # Safety
-            /// The features of the spec's requirement, and [`part`]'s contract.
-            #[target_feature(enable = $features)]
-            unsafe fn compiled(a: &LinearGguf<'_>, x: &Activations, units: Range<usize>, scratch: *mut u8) {
-                // SAFETY: passed on.
-                unsafe { part::<$bytes>(a, x, units, scratch) }
-            }
-
-            /// # Safety
-            /// The features of the spec's requirement, and [`Activations::round`]'s contract.
-            #[target_feature(enable = $features)]
-            unsafe fn round(a: &LinearGguf<'_>, x: &Activations, rows: Range<usize>) {
-                // SAFETY: passed on.
-                unsafe { x.round(&a.x, rows) }
-            }
-
-            /// # Safety
-            /// The features that are named, and checked arguments on the host.
-            pub(super) unsafe fn run(ctx: &Ctx, a: &LinearGguf<'_>) -> Result<(), RunError> {
-                let scratch = Scratch(ctx.workspace().0);
-                let Some(x) = Activations::new(&a.x, scratch.0) else { return Ok(()) };
-                let rounding = Plan { units: x.rows, work: x.rows * x.cols };
-                // SAFETY: passed on; rows are handed out once each.
-                split(rounding, ctx.threads, &|rows, _| unsafe { round(a, &x, rows) });
-                split(plan(a, &x), ctx.threads, &|units, thread| {
-                    let panels = scratch.panels(a, thread);
-                    // SAFETY: passed on; units are handed out once each, and each thread has its own panels.
-                    unsafe { compiled(a, &x, units, panels) }
-                });
-                Ok(())
-            }
-        }
-    };
-}
-variant!(avx2, Pairs, "avx2,fma,f16c");
-variant!(vnni, Vnni, "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-
 kernel!(unsafe {
     op: LinearGguf,
     backend: Backend::SIMD,
     variant: "avx2-int8",
     formats: Formats::mixed(DTypeSet::FLOAT, DTypeSet::GGUF),
-    run: avx2::run; workspace: workspace,
+    run: run; workspace: workspace,
     requires: &[Requirement::cpu(CpuFeatures::AVX2_TIER)],
     // Two to four times as fast as the kernels over floats.
     priority: 1,
     quantises_activations: true,
 });
+
+/// # Safety
+/// The features of the spec's requirement, and checked arguments on the host.
+unsafe fn run(ctx: &Ctx, a: &LinearGguf<'_>) -> Result<(), RunError> {
+    let scratch = Scratch(ctx.workspace().0);
+    let Some(x) = Activations::new(&a.x, scratch.0) else { return Ok(()) };
+    let rounding = Plan { units: x.rows, work: x.rows * x.cols };
+    // SAFETY: passed on; rows are handed out once each.
+    split(rounding, ctx.threads, &|rows, _| unsafe { round(a, &x, rows) });
+    split(plan(a, &x), ctx.threads, &|units, thread| {
+        let panels = scratch.panels(a, thread);
+        // SAFETY: passed on; units are handed out once each, and each thread has its own panels.
+        unsafe { part(a, &x, units, panels) }
+    });
+    Ok(())
+}
+
+/// # Safety
+/// The features of the spec's requirement, and [`Activations::round`]'s contract.
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn round(a: &LinearGguf<'_>, x: &Activations, rows: Range<usize>) {
+    // SAFETY: passed on.
+    unsafe { x.round(&a.x, rows) }
+}
 
 /// Up to so many rows of x, blocks are unpacked in registers.
 const FEW: usize = 6;
@@ -106,16 +90,15 @@ impl Scratch {
 }
 
 /// # Safety
-/// Checked arguments on the host, `D`'s features with AVX2, FMA and F16C, units that nobody else works on, and
-/// scratch for [`PANELS`].
-#[inline(always)]
-unsafe fn part<D: Bytes>(a: &LinearGguf<'_>, x: &Activations, units: Range<usize>, scratch: *mut u8) {
+/// Checked arguments on the host, AVX2, FMA and F16C, units that nobody else works on, and scratch for [`PANELS`].
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn part(a: &LinearGguf<'_>, x: &Activations, units: Range<usize>, scratch: *mut u8) {
     macro_rules! formats {
         ($($format:ident)*) => {
             match a.weight.dtype() {
                 // SAFETY: passed on.
                 $( kernels_core::DType::$format => with_float!(a.x.dtype(), O => unsafe {
-                    typed::<D, formats::$format, O>(a, x, units, scratch)
+                    typed::<formats::$format, O>(a, x, units, scratch)
                 }), )*
                 _ => {}
             }
@@ -127,7 +110,7 @@ unsafe fn part<D: Bytes>(a: &LinearGguf<'_>, x: &Activations, units: Range<usize
 /// # Safety
 /// As for [`part`].
 #[inline(always)]
-unsafe fn typed<D: Bytes, F: Format, O: Elem>(
+unsafe fn typed<F: Format, O: Elem>(
     a: &LinearGguf<'_>,
     x: &Activations,
     units: Range<usize>,
@@ -137,8 +120,8 @@ unsafe fn typed<D: Bytes, F: Format, O: Elem>(
     // SAFETY: passed on.
     unsafe {
         match x.rows <= FEW {
-            true => row_by_row::<D, F, O>(a.weight.as_ptr(), rows, x, units, out),
-            false => by_panels::<D, F, O>(a.weight.as_ptr(), rows, x, units, scratch, out),
+            true => row_by_row::<F, O>(a.weight.as_ptr(), rows, x, units, out),
+            false => by_panels::<F, O>(a.weight.as_ptr(), rows, x, units, scratch, out),
         }
     }
 }
@@ -146,7 +129,7 @@ unsafe fn typed<D: Bytes, F: Format, O: Elem>(
 /// # Safety
 /// As for [`part`].
 #[inline(always)]
-unsafe fn row_by_row<D: Bytes, F: Format, O: Elem>(
+unsafe fn row_by_row<F: Format, O: Elem>(
     weight: *const u8,
     rows: Rows,
     x: &Activations,
@@ -159,13 +142,13 @@ unsafe fn row_by_row<D: Bytes, F: Format, O: Elem>(
         for n in units.start * ROWS..last {
             let (row, mut m) = (weight.add(n * stride), 0);
             while m + 2 <= x.rows {
-                let sums = few::few::<D, F, 2>(row, x, m);
+                let sums = few::few::<F, 2>(row, x, m);
                 out.put(m, n, sums[0]);
                 out.put(m + 1, n, sums[1]);
                 m += 2;
             }
             if m < x.rows {
-                out.put(m, n, few::few::<D, F, 1>(row, x, m)[0]);
+                out.put(m, n, few::few::<F, 1>(row, x, m)[0]);
             }
         }
     }
@@ -174,7 +157,7 @@ unsafe fn row_by_row<D: Bytes, F: Format, O: Elem>(
 /// # Safety
 /// As for [`part`].
 #[inline(always)]
-unsafe fn by_panels<D: Bytes, F: Format, O: Elem>(
+unsafe fn by_panels<F: Format, O: Elem>(
     weight: *const u8,
     rows: Rows,
     x: &Activations,
@@ -199,7 +182,7 @@ unsafe fn by_panels<D: Bytes, F: Format, O: Elem>(
                     let n = (first + i) * ROWS;
                     // SAFETY: the rows are inside x, the columns inside the output.
                     unsafe {
-                        let sums = panel(i).times::<D, F, $many>(x, m);
+                        let sums = panel(i).times::<F, $many>(x, m);
                         for k in 0..$many {
                             out.store::<Avx2>(m + k, n, ROWS.min(rows.rows - n), sums[k]);
                         }

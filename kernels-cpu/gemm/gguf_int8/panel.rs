@@ -4,7 +4,7 @@
 use super::activations::Activations;
 use super::formats::{Format, OCTET};
 use super::octets::Rest;
-use crate::isa::{Avx2, Bytes, Isa, Square};
+use crate::isa::{Avx2, Isa, Square, bytes};
 use std::arch::x86_64::*;
 
 /// Weight rows of a panel.
@@ -97,16 +97,12 @@ impl Panel {
     /// The panel's rows times `M` rows of x from `m` on.
     ///
     /// # Safety
-    /// `D`'s features, AVX2 and FMA; the panel was filled, the rows are inside x.
+    /// AVX2 and FMA; the panel was filled, the rows are inside x.
     #[inline(always)]
-    pub unsafe fn times<D: Bytes, F: Format, const M: usize>(
-        &self,
-        x: &Activations,
-        m: usize,
-    ) -> [__m256; M] {
+    pub unsafe fn times<F: Format, const M: usize>(&self, x: &Activations, m: usize) -> [__m256; M] {
         // SAFETY: every offset is inside the panel or its row.
         unsafe {
-            let (room, mut out) = (D::room(F::LARGEST), [Avx2::splat(0.0); M]);
+            let (room, mut out) = (bytes::room(F::LARGEST), [Avx2::splat(0.0); M]);
             let mut rows = [x.q(m); M];
             for i in 0..M {
                 rows[i] = x.q(m + i);
@@ -114,7 +110,7 @@ impl Panel {
             for g in 0..x.cols / 32 {
                 for half in 0..if F::HALVES { 2 } else { 1 } {
                     let steps = if F::HALVES { 4 } else { 8 };
-                    let (mut sums, mut wide) = ([D::none(); M], [_mm256_setzero_si256(); M]);
+                    let (mut sums, mut wide) = ([bytes::none(); M], [_mm256_setzero_si256(); M]);
                     for step in 0..steps {
                         let at = g * ROWS + 4 * half + step;
                         let q = _mm256_load_si256(self.q.add(32 * at).cast());
@@ -122,16 +118,16 @@ impl Panel {
                         for i in 0..M {
                             let four = _mm256_set1_epi32(rows[i].add(4 * at).cast::<i32>().read_unaligned());
                             let signed = if F::SIGNED { _mm256_sign_epi8(four, q) } else { four };
-                            sums[i] = D::add_products(sums[i], unsigned, signed);
+                            sums[i] = bytes::add_products(sums[i], unsigned, signed);
                             if (step + 1) % room == 0 && step + 1 < steps {
-                                wide[i] = _mm256_add_epi32(wide[i], D::wide(sums[i]));
-                                sums[i] = D::none();
+                                wide[i] = _mm256_add_epi32(wide[i], bytes::wide(sums[i]));
+                                sums[i] = bytes::none();
                             }
                         }
                     }
                     let d = Avx2::load_f32(self.d.add((if F::HALVES { 2 * g + half } else { g }) * ROWS));
                     for i in 0..M {
-                        let sum = _mm256_cvtepi32_ps(_mm256_add_epi32(wide[i], D::wide(sums[i])));
+                        let sum = _mm256_cvtepi32_ps(_mm256_add_epi32(wide[i], bytes::wide(sums[i])));
                         out[i] = Avx2::fma(Avx2::mul(sum, d), _mm256_set1_ps(*x.d(m + i).add(g)), out[i]);
                     }
                 }

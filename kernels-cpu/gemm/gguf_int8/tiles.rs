@@ -1,13 +1,13 @@
 //! Many rows of x: 16 weight rows by 16 rows of x, a group of weights that share a scale at a time, on AMX tiles or by
 //! AVX-512 VNNI. The sums of a group are integers, exactly; scales are multiplied in as they come.
 
+use super::Output;
 use super::activations::Activations;
 use super::columns::{X, lay};
+use super::few512::{self, FEW};
 use super::formats::{self, Format, OCTET};
 use super::sixteen::{Multiplier, OCTETS, Sixteen};
-use super::vnni;
 use super::words::Words;
-use super::{FEW, Output};
 use crate::gemm::output::store_turned;
 use crate::isa::amx::{ROWS, TILE, Tiles};
 use crate::isa::{Avx512, Elem};
@@ -21,7 +21,7 @@ use std::ops::Range;
 fn workspace(a: &LinearGguf<'_>, threads: usize) -> usize {
     let Some(x) = Activations::new(&a.x, std::ptr::null_mut()) else { return 0 };
     if x.rows <= FEW {
-        return super::workspace(a, threads);
+        return few512::workspace(a);
     }
     Activations::bytes(&a.x) + X::new(&x, std::ptr::null_mut()).bytes() + threads * scratch(&x)
 }
@@ -56,7 +56,7 @@ macro_rules! sixteens {
                 let Some(rounded) = Activations::new(&a.x, ctx.workspace().0) else { return Ok(()) };
                 if rounded.rows <= FEW {
                     // SAFETY: passed on; the requirement includes that kernel's.
-                    return unsafe { vnni::run(ctx, a) };
+                    return unsafe { few512::run(ctx, a) };
                 }
                 let x = X::new(&rounded, ctx.workspace().0.wrapping_add(Activations::bytes(&a.x)));
                 let laying = Plan { units: x.tiles, work: rounded.rows * rounded.cols };
