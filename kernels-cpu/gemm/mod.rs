@@ -6,6 +6,8 @@ mod fp8_scaled_mm;
 mod gguf_int8;
 pub mod input;
 mod int8_scaled_mm;
+#[cfg(target_arch = "x86_64")]
+mod int8_vnni;
 mod linear;
 mod linear_gguf;
 pub mod outer;

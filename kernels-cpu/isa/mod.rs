@@ -16,8 +16,6 @@ mod avx512bf16;
 pub mod bytes;
 mod element;
 mod portable;
-#[cfg(target_arch = "x86_64")]
-pub mod vnni;
 
 #[cfg(target_arch = "x86_64")]
 pub use avx2::Avx2;

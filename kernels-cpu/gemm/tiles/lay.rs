@@ -1,7 +1,6 @@
 //! A step of a row as tiles take it.
 
 use crate::isa::amx::{Floats, Integers, Product};
-use crate::isa::vnni::Bytes512;
 use kernels_core::{Element, F8E4M3, bf16};
 use std::arch::x86_64::*;
 
@@ -35,24 +34,18 @@ impl Source<Floats> for bf16 {
     }
 }
 
-macro_rules! bytes {
-    ($product:ident) => {
-        impl Source<$product> for i8 {
-            #[inline(always)]
-            unsafe fn line(p: *const Self) -> __m512i {
-                // SAFETY: by contract.
-                unsafe { _mm512_loadu_si512(p.cast()) }
-            }
-            #[inline(always)]
-            unsafe fn tail(p: *const Self, count: usize) -> __m512i {
-                // SAFETY: by contract; what is masked out is not touched.
-                unsafe { _mm512_maskz_loadu_epi8(first(count), p) }
-            }
-        }
-    };
+impl Source<Integers> for i8 {
+    #[inline(always)]
+    unsafe fn line(p: *const Self) -> __m512i {
+        // SAFETY: by contract.
+        unsafe { _mm512_loadu_si512(p.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn tail(p: *const Self, count: usize) -> __m512i {
+        // SAFETY: by contract; what is masked out is not touched.
+        unsafe { _mm512_maskz_loadu_epi8(first(count), p) }
+    }
 }
-bytes!(Integers);
-bytes!(Bytes512);
 
 /// The bf16 of each f8_e4m3 without its sign: every one is a bf16.
 static WIDE: [u16; 128] = {

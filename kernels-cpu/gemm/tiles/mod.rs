@@ -1,4 +1,4 @@
-//! Products of blocks on AMX tiles, of bf16 and i8, and of i8 by AVX-512 VNNI: 32 weight rows by 32 rows of x at a time.
+//! Products of blocks on AMX tiles of bf16 and i8: 32 weight rows by 32 rows of x at a time.
 //!
 //! Weights are copied once a call into blocks that stay in L1, which is what asks memory for them; x is laid by
 //! columns once a call. A block of x stays in L2 while the weight rows of a unit's group pass over it, and the sums

@@ -3,7 +3,6 @@
 use super::x::X;
 use super::{Output, UNIT, product, scratch};
 use crate::isa::amx::{Floats, Integers};
-use crate::isa::vnni::Bytes512;
 use crate::pool::{Plan, split};
 use crate::variants::with_float;
 use kernels_core::{
@@ -133,23 +132,6 @@ tiled!(
         "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
         CpuFeatures::AVX512BF16.union(CpuFeatures::AVX512VNNI).union(CpuFeatures::AMX_INT8)
     ),
-    (crate::gemm::int8_scaled_mm::avx512bf16::run, no_scratch),
+    (crate::gemm::int8_vnni::run, crate::gemm::int8_vnni::workspace),
     |a, out| out.scaled(&a.scales_a, &a.scales_b)
 );
-tiled!(
-    int8_scaled_mm_vnni,
-    "avx512vnni",
-    Int8ScaledMm,
-    Bytes512,
-    i8,
-    a,
-    b,
-    INT8,
-    ("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c", CpuFeatures::AVX512VNNI),
-    (crate::gemm::int8_scaled_mm::avx512::run, no_scratch),
-    |a, out| out.scaled(&a.scales_a, &a.scales_b)
-);
-
-fn no_scratch(_: &Int8ScaledMm<'_>, _: usize) -> usize {
-    0
-}
