@@ -80,6 +80,11 @@ impl Isa for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn store_small_i8(p: *mut i8, v: __m256) {
+        // SAFETY: see above the impl.
+        unsafe { store_bytes(p.cast(), _mm256_cvtps_epi32(v)) }
+    }
+    #[inline(always)]
     unsafe fn load_f8(p: *const u8) -> __m256 {
         // SAFETY: see above the impl.
         unsafe {

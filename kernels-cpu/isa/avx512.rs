@@ -84,6 +84,11 @@ impl Isa for Avx512 {
         }
     }
     #[inline(always)]
+    unsafe fn store_small_i8(p: *mut i8, v: __m512) {
+        // SAFETY: see above the impl.
+        unsafe { _mm_storeu_si128(p.cast(), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(v))) }
+    }
+    #[inline(always)]
     unsafe fn load_f8(p: *const u8) -> __m512 {
         // SAFETY: see above the impl.
         unsafe {

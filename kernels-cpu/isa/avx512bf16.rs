@@ -37,6 +37,7 @@ impl Isa for Avx512Bf16 {
         load_bf16(p: *const u16) -> __m512;
         load_i8(p: *const i8) -> __m512;
         store_i8(p: *mut i8, v: __m512);
+        store_small_i8(p: *mut i8, v: __m512);
         load_f8(p: *const u8) -> __m512;
         store_f8(p: *mut u8, v: __m512);
         widen_i8(p: *const i8) -> __m512i;

@@ -84,6 +84,12 @@ pub trait Isa: Copy + 'static {
     unsafe fn load_i8(p: *const i8) -> Self::V;
     /// Rounds to nearest even and saturates; NaN becomes 0.
     unsafe fn store_i8(p: *mut i8, v: Self::V);
+    /// [`Isa::store_i8`] of numbers that round to i8, none of them NaN.
+    #[inline(always)]
+    unsafe fn store_small_i8(p: *mut i8, v: Self::V) {
+        // SAFETY: passed on.
+        unsafe { Self::store_i8(p, v) }
+    }
     /// f8_e4m3.
     unsafe fn load_f8(p: *const u8) -> Self::V;
     /// f8_e4m3: rounds to nearest even and saturates; NaN stays NaN.

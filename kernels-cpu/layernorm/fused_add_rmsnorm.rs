@@ -85,15 +85,26 @@ pub unsafe fn row<S: Isa, T: Elem, O: Elem, const GEMMA: bool>(
     unsafe {
         let full = cols - cols % S::W;
         let tail = cols - full;
-        let mut squares = [S::splat(0.0); 2];
-        let (mut i, mut k) = (0, 0);
+        // Four sums hide the latency of the addition.
+        let mut squares = [S::splat(0.0); 4];
+        macro_rules! add {
+            ($k:expr, $i:expr) => {
+                let s = S::add(T::load::<S>(x.add($i)), T::load::<S>(residual.add($i)));
+                T::store::<S>(residual.add($i), s);
+                S::store_f32(sums.add($i), s);
+                squares[$k] = S::fma(s, s, squares[$k]);
+            };
+        }
+        let mut i = 0;
+        while i + 4 * S::W <= full {
+            for k in 0..4 {
+                add!(k, i + k * S::W);
+            }
+            i += 4 * S::W;
+        }
         while i < full {
-            let s = S::add(T::load::<S>(x.add(i)), T::load::<S>(residual.add(i)));
-            T::store::<S>(residual.add(i), s);
-            S::store_f32(sums.add(i), s);
-            squares[k] = S::fma(s, s, squares[k]);
+            add!(0, i);
             i += S::W;
-            k ^= 1;
         }
         if tail > 0 {
             let (xt, rt) =
@@ -103,7 +114,8 @@ pub unsafe fn row<S: Isa, T: Elem, O: Elem, const GEMMA: bool>(
             store_tail::<S, f32>(sums.add(full), s, tail);
             squares[0] = S::fma(s, s, squares[0]);
         }
-        let mean = S::sum(S::add(squares[0], squares[1])) / cols as f32;
+        let squares = S::add(S::add(squares[0], squares[1]), S::add(squares[2], squares[3]));
+        let mean = S::sum(squares) / cols as f32;
         let scale = S::splat(1.0 / (mean + eps).sqrt());
         i = 0;
         while i < full {

@@ -42,16 +42,26 @@ unsafe fn sum<S: Isa, T: Elem, const SQUARED: bool>(x: *const T, cols: usize, me
     // SAFETY: every offset is below cols.
     unsafe {
         // Four sums hide the latency of the addition.
-        let (m, mut sums, mut i, mut k) = (S::splat(mean), [S::splat(0.0); 4], 0, 0);
-        while i < cols {
-            let left = cols - i;
-            // Lanes past the end hold the mean, whose difference is 0.
-            let v =
-                if left >= S::W { T::load::<S>(x.add(i)) } else { load_tail::<S, T>(x.add(i), left, mean) };
-            let d = S::sub(v, m);
-            sums[k] = if SQUARED { S::fma(d, d, sums[k]) } else { S::add(sums[k], d) };
+        let (m, mut sums, mut i) = (S::splat(mean), [S::splat(0.0); 4], 0);
+        macro_rules! add {
+            ($k:expr, $v:expr) => {
+                let d = S::sub($v, m);
+                sums[$k] = if SQUARED { S::fma(d, d, sums[$k]) } else { S::add(sums[$k], d) };
+            };
+        }
+        while i + 4 * S::W <= cols {
+            for k in 0..4 {
+                add!(k, T::load::<S>(x.add(i + k * S::W)));
+            }
+            i += 4 * S::W;
+        }
+        while i + S::W <= cols {
+            add!(0, T::load::<S>(x.add(i)));
             i += S::W;
-            k = (k + 1) % 4;
+        }
+        if i < cols {
+            // Lanes past the end hold the mean, whose difference is 0.
+            add!(1, load_tail::<S, T>(x.add(i), cols - i, mean));
         }
         S::sum(S::add(S::add(sums[0], sums[1]), S::add(sums[2], sums[3])))
     }

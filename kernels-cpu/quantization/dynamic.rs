@@ -51,9 +51,17 @@ pub unsafe fn one<S: Isa, T: Elem>(
     unsafe {
         let m = magnitude::<S, T>(x, n, floor);
         let largest = largest(q.dtype());
+        let factor = largest / m;
         match q.dtype() {
-            DType::I8 => scaled::<S, T, i8>(x, q.as_mut_ptr::<i8>().add(at), n, largest / m),
-            _ => scaled::<S, T, F8E4M3>(x, q.as_mut_ptr::<F8E4M3>().add(at), n, largest / m),
+            DType::I8 => {
+                let q = q.as_mut_ptr::<i8>().add(at);
+                // Then nothing is NaN, and nothing is larger than the largest.
+                match m.is_finite() && factor.is_finite() {
+                    true => small::<S, T>(x, q, n, factor),
+                    false => scaled::<S, T, i8>(x, q, n, factor),
+                }
+            }
+            _ => scaled::<S, T, F8E4M3>(x, q.as_mut_ptr::<F8E4M3>().add(at), n, factor),
         }
         scale.write(m / largest);
     }
@@ -68,18 +76,32 @@ unsafe fn magnitude<S: Isa, T: Elem>(x: *const T, n: usize, floor: f32) -> f32 {
     // SAFETY: every offset is below n.
     unsafe {
         let zero = S::splat(0.0);
-        // x − x is 0, or NaN where x is no finite number.
-        let (mut max, mut odd) = ([S::splat(floor); 2], zero);
-        let (mut i, mut k) = (0, 0);
-        while i < n {
-            let left = n - i;
-            let v =
-                if left >= S::W { T::load::<S>(x.add(i)) } else { load_tail::<S, T>(x.add(i), left, 0.0) };
-            max[k] = S::max(S::max(v, S::sub(zero, v)), max[k]);
-            odd = S::add(odd, S::sub(v, v));
-            i += S::W;
-            k ^= 1;
+        // Four of each, so that none waits for the one before. Zero times x is 0, or NaN where x is no finite number.
+        let (mut max, mut odd) = ([S::splat(floor); 4], [zero; 4]);
+        let whole = n - n % S::W;
+        macro_rules! meet {
+            ($k:expr, $v:expr) => {
+                let v = $v;
+                max[$k] = S::max(S::max(v, S::sub(zero, v)), max[$k]);
+                odd[$k] = S::fma(v, zero, odd[$k]);
+            };
         }
+        let mut i = 0;
+        while i + 4 * S::W <= whole {
+            for k in 0..4 {
+                meet!(k, T::load::<S>(x.add(i + k * S::W)));
+            }
+            i += 4 * S::W;
+        }
+        while i < whole {
+            meet!(0, T::load::<S>(x.add(i)));
+            i += S::W;
+        }
+        if i < n {
+            meet!(1, load_tail::<S, T>(x.add(i), n - i, 0.0));
+        }
+        let odd = S::add(S::add(odd[0], odd[1]), S::add(odd[2], odd[3]));
+        let max = S::max(S::max(max[0], max[1]), S::max(max[2], max[3]));
         if S::sum(odd).is_nan() {
             for i in 0..n {
                 if (*x.add(i)).to_f32().is_nan() {
@@ -87,7 +109,23 @@ unsafe fn magnitude<S: Isa, T: Elem>(x: *const T, n: usize, floor: f32) -> f32 {
                 }
             }
         }
-        S::largest(S::max(max[0], max[1]))
+        S::largest(max)
+    }
+}
+
+/// [`scaled`], of numbers whose products round to i8.
+///
+/// # Safety
+/// `S`'s features; pointers valid for `n` elements.
+#[inline(always)]
+unsafe fn small<S: Isa, T: Elem>(x: *const T, q: *mut i8, n: usize, factor: f32) {
+    // SAFETY: every offset is below n.
+    unsafe {
+        let (f, whole) = (S::splat(factor), n - n % S::W);
+        for i in (0..whole).step_by(S::W) {
+            S::store_small_i8(q.add(i), S::mul(T::load::<S>(x.add(i)), f));
+        }
+        scaled::<S, T, i8>(x.add(whole), q.add(whole), n - whole, factor);
     }
 }
 
