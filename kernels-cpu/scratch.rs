@@ -1,4 +1,4 @@
-//! Scratch of one row of 4-byte numbers for each thread.
+//! How rows lie in scratch.
 
 use kernels_core::Ctx;
 
@@ -15,4 +15,10 @@ pub fn row_bytes(cols: usize) -> usize {
 pub unsafe fn row<T>(ctx: &Ctx, cols: usize, thread: usize) -> *mut T {
     // SAFETY: by contract.
     unsafe { ctx.workspace().0.add(thread * row_bytes(cols)).cast() }
+}
+
+/// Bytes of an odd number of cache lines that hold `bytes`: the same column of rows so far apart is in as many sets of a
+/// cache as there are rows.
+pub fn odd_lines(bytes: usize) -> usize {
+    (bytes.div_ceil(64) | 1) * 64
 }

@@ -6,6 +6,7 @@
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
 use crate::quantization::rows::convert;
+use crate::scratch::odd_lines;
 use kernels_core::{DType, Rows, View};
 use std::ops::Range;
 
@@ -134,9 +135,9 @@ pub fn paired(r: Rows) -> Rows {
     Rows { rows: r.rows, cols: r.cols / 2, stride: r.stride / 2 }
 }
 
-/// An odd number of lines: the same column of all rows is in as many sets of a cache as there are rows.
+/// Numbers from one row in scratch to the next.
 fn padded(cols: usize) -> usize {
-    (cols.div_ceil(16) | 1) * 16
+    odd_lines(4 * cols) / 4
 }
 
 /// # Safety

@@ -6,8 +6,9 @@
 //! L1.
 
 use super::output::Output;
-use crate::isa::{Avx512, Elem, prefetch};
+use crate::isa::{Avx512, Elem, lowest, prefetch};
 use crate::pool::{Plan, split};
+use crate::scratch::odd_lines;
 use crate::variants::with_float;
 use kernels_core::{
     Backend, CpuFeatures, Ctx, DType, DTypeSet, Formats, Requirement, Rows, RunError, kernel,
@@ -39,25 +40,20 @@ const BLOCK: usize = 704 << 10;
 /// Numbers of a vector.
 const W: usize = 64;
 
-/// Bytes from one copied row to the next.
-fn padded(cols: usize) -> usize {
-    (cols.div_ceil(W) | 1) * W
-}
-
 fn plan(a: &Int8ScaledMm<'_>) -> Plan {
     let b = &a.b;
     Plan { units: b.dim(0).div_ceil(UNIT), work: a.a.dim(0).max(16) / 16 * b.layout().elements() }
 }
 
 pub fn workspace(a: &Int8ScaledMm<'_>, _: usize) -> usize {
-    a.a.dim(0) * padded(a.a.dim(1))
+    a.a.dim(0) * odd_lines(a.a.dim(1))
 }
 
 /// # Safety
 /// The features of the spec's requirement, and checked arguments on the host.
 pub unsafe fn run(ctx: &Ctx, a: &Int8ScaledMm<'_>) -> Result<(), RunError> {
     let (Some(x), Some(w)) = (a.a.rows(), a.b.rows()) else { return Ok(()) };
-    let copy = Copied { ptr: ctx.workspace().0, stride: padded(x.cols) };
+    let copy = Copied { ptr: ctx.workspace().0, stride: odd_lines(x.cols) };
     let copying = Plan { units: x.rows, work: x.rows * x.cols / 4 };
     // SAFETY: passed on; rows and units are handed out once each.
     split(copying, ctx.threads, &|rows, _| unsafe { copy.rows(a.a.as_ptr(), x, rows) });
@@ -85,18 +81,13 @@ impl Copied {
             for k in (0..cols).step_by(W) {
                 // SAFETY: what is masked out is not touched, and a whole vector has its place in the scratch.
                 unsafe {
-                    let numbers = _mm512_maskz_loadu_epi8(first(cols - k), x.add(m * stride + k));
+                    let numbers = _mm512_maskz_loadu_epi8(lowest(cols - k), x.add(m * stride + k));
                     let up = _mm512_xor_si512(numbers, _mm512_set1_epi8(-128));
                     _mm512_store_si512(self.ptr.add(m * self.stride + k).cast(), up);
                 }
             }
         }
     }
-}
-
-/// The lowest `count` bits, or all.
-fn first(count: usize) -> u64 {
-    if count >= W { u64::MAX } else { (1 << count) - 1 }
 }
 
 /// # Safety
@@ -231,7 +222,7 @@ unsafe fn dot_products<const MR: usize, const FIRST: bool>(
             step!(k, |w| _mm512_loadu_si512(w.cast()));
         }
         if full < cols {
-            step!(full, |w| _mm512_maskz_loadu_epi8(first(cols - full), w));
+            step!(full, |w| _mm512_maskz_loadu_epi8(lowest(cols - full), w));
         }
         let mut out = [_mm_setzero_si128(); MR];
         for m in 0..MR {

@@ -51,6 +51,12 @@ pub fn prefetch<T>(at: *const T) {
     let _ = at;
 }
 
+/// A mask of the lowest `count` lanes, or of all.
+#[cfg(target_arch = "x86_64")]
+pub fn lowest(count: usize) -> u64 {
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
 /// Vectors of f32, with loads from and stores to 16-bit floats.
 ///
 /// # Safety of all methods

@@ -1,6 +1,7 @@
 //! A step of a row as tiles take it.
 
 use crate::isa::amx::{Floats, Integers, Product};
+use crate::isa::lowest;
 use kernels_core::{Element, F8E4M3, bf16};
 use std::arch::x86_64::*;
 
@@ -16,11 +17,6 @@ pub trait Source<P: Product>: Element {
     unsafe fn tail(p: *const Self, count: usize) -> __m512i;
 }
 
-/// The lowest `count` bits.
-fn first(count: usize) -> u64 {
-    u64::MAX.checked_shr(64 - count as u32).unwrap_or(0)
-}
-
 impl Source<Floats> for bf16 {
     #[inline(always)]
     unsafe fn line(p: *const Self) -> __m512i {
@@ -30,7 +26,7 @@ impl Source<Floats> for bf16 {
     #[inline(always)]
     unsafe fn tail(p: *const Self, count: usize) -> __m512i {
         // SAFETY: by contract; what is masked out is not touched.
-        unsafe { _mm512_maskz_loadu_epi16(first(count) as u32, p.cast()) }
+        unsafe { _mm512_maskz_loadu_epi16(lowest(count) as u32, p.cast()) }
     }
 }
 
@@ -43,7 +39,7 @@ impl Source<Integers> for i8 {
     #[inline(always)]
     unsafe fn tail(p: *const Self, count: usize) -> __m512i {
         // SAFETY: by contract; what is masked out is not touched.
-        unsafe { _mm512_maskz_loadu_epi8(first(count), p) }
+        unsafe { _mm512_maskz_loadu_epi8(lowest(count), p) }
     }
 }
 
