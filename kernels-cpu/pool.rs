@@ -4,6 +4,9 @@
 //! A worker has a mailbox. The caller puts the job in, does chunks itself, and takes the job back from
 //! workers that have not opened it; so it never waits for a thread that is not awake. Workers spin for a
 //! short while before they sleep, because the next op of a model comes within microseconds.
+//!
+//! Each thread has a share of the units that is the same from call to call, so that what it wrote in one op
+//! lies in its cache for the next; who is done early takes chunks of the others' shares.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,7 +48,9 @@ pub fn split(plan: Plan, threads: usize, part: Part<'_>) {
 struct Job {
     /// The part, its lifetime erased: `shared` does not return while a worker may use it.
     part: *const (dyn Fn(Range<usize>, usize) + Sync),
+    /// The first unit that is not taken of the caller's share; a helper's is with the helper.
     next: AtomicUsize,
+    helpers: *const [&'static Worker],
     units: usize,
     chunk: usize,
     panicked: AtomicBool,
@@ -53,23 +58,40 @@ struct Job {
 
 impl Job {
     fn work(&self, thread: usize) {
-        loop {
-            let start = self.next.fetch_add(self.chunk, Ordering::Relaxed);
-            if start >= self.units {
-                return;
+        // SAFETY: `shared` keeps the list, as the part, until every worker is done.
+        let helpers = unsafe { &*self.helpers };
+        let width = helpers.len() + 1;
+        for owner in (thread..width).chain(0..thread) {
+            let next = owner.checked_sub(1).map_or(&self.next, |helper| &helpers[helper].next);
+            let end = share(self.units, width, owner + 1);
+            loop {
+                let start = next.fetch_add(self.chunk, Ordering::Relaxed);
+                if start >= end {
+                    break;
+                }
+                // SAFETY: as above.
+                unsafe { (*self.part)(start..(start + self.chunk).min(end), thread) };
             }
-            // SAFETY: `shared` keeps the part alive until every worker is done.
-            unsafe { (*self.part)(start..(start + self.chunk).min(self.units), thread) };
         }
     }
+}
+
+/// Where the share of thread `thread` of `width` begins.
+fn share(units: usize, width: usize, thread: usize) -> usize {
+    // In 128 bits, because units may be as many as elements.
+    (units as u128 * thread as u128 / width as u128) as usize
 }
 
 const EMPTY: usize = 0;
 const RUNNING: usize = 1;
 
+/// Alone on its cache lines, because its thread watches it.
+#[repr(align(128))]
 struct Worker {
     /// EMPTY, RUNNING, or the address of a job to do.
     mail: AtomicUsize,
+    /// The first unit of its share that nobody has taken.
+    next: AtomicUsize,
     asleep: AtomicBool,
     thread: Mutex<Option<Thread>>,
 }
@@ -85,6 +107,7 @@ fn grow(width: usize) {
     while workers.len() + 1 < width {
         let worker: &'static Worker = Box::leak(Box::new(Worker {
             mail: AtomicUsize::new(EMPTY),
+            next: AtomicUsize::new(0),
             asleep: AtomicBool::new(false),
             thread: Mutex::new(None),
         }));
@@ -135,17 +158,22 @@ fn shared(plan: Plan, width: usize, part: Part<'_>) {
     }
     let workers = WORKERS.read().unwrap_or_else(|e| e.into_inner());
     let helpers = &workers[..workers.len().min(width - 1)];
+    let width = helpers.len() + 1;
     // Four chunks a thread even out a slow one; fewer, larger ones stream better.
-    let chunk = plan.units.div_ceil((helpers.len() + 1) * 4).max(1);
+    let chunk = plan.units.div_ceil(width * 4).max(1);
     let job = Job {
         // SAFETY: only the lifetime changes, and `Recall` below outlives no borrow of it.
         part: unsafe { std::mem::transmute::<Part<'_>, Part<'static>>(part) },
         next: AtomicUsize::new(0),
+        helpers,
         units: plan.units,
         chunk,
         panicked: AtomicBool::new(false),
     };
     let address = std::ptr::from_ref(&job).expose_provenance();
+    for (i, worker) in helpers.iter().enumerate() {
+        worker.next.store(share(plan.units, width, i + 1), Ordering::Relaxed);
+    }
     for worker in helpers {
         worker.mail.store(address, Ordering::SeqCst);
         if worker.asleep.swap(false, Ordering::SeqCst)
