@@ -30,12 +30,12 @@ pub unsafe fn exp<S: Isa>(x: S::V) -> S::V {
     }
 }
 
-/// 1 / (1 + e⁻ˣ).
+/// 1 / (1 + e⁻ˣ), where an instruction set has nothing shorter ([`Isa::sigmoid`]).
 ///
 /// # Safety
 /// As for [`Isa`].
 #[inline(always)]
-pub unsafe fn sigmoid<S: Isa>(x: S::V) -> S::V {
+pub unsafe fn sigmoid_by_exp<S: Isa>(x: S::V) -> S::V {
     // SAFETY: passed on.
     unsafe { S::reciprocal(S::add(S::splat(1.0), exp::<S>(S::sub(S::splat(0.0), x)))) }
 }
@@ -49,7 +49,7 @@ pub unsafe fn sigmoid_for<S: Isa, T: Elem>(x: S::V) -> S::V {
     // SAFETY: passed on.
     unsafe {
         match <T as Element>::DTYPE {
-            DType::F32 => sigmoid::<S>(x),
+            DType::F32 => S::sigmoid(x),
             _ => S::coarse_sigmoid(x),
         }
     }
@@ -139,6 +139,8 @@ pub unsafe fn softcap<S: Isa>(x: S::V, cap: S::V) -> S::V {
 mod tests {
     use super::*;
     use crate::isa::Portable;
+    #[cfg(target_arch = "x86_64")]
+    use std::arch::x86_64::_mm512_set1_ps;
 
     /// Largest distance from `exact`, as a share of it, over numbers of every size.
     fn worst(f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64, largest: f32) -> f64 {
@@ -174,6 +176,42 @@ mod tests {
         assert!(worst(f, f64::exp, 87.0) < 2.4e-7);
         assert_eq!((f(f32::INFINITY), f(f32::NEG_INFINITY)), (f32::INFINITY, 0.0));
         assert!(f(f32::NAN).is_nan());
+    }
+
+    /// Of the sets that have a shorter way, by their instructions.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+    fn sigmoid_by_instructions(x: f32) -> f32 {
+        let mut out = [0f32; 16];
+        // SAFETY: the features are there, and a vector has no more numbers.
+        unsafe {
+            crate::isa::Avx512::store_f32(out.as_mut_ptr(), crate::isa::Avx512::sigmoid(_mm512_set1_ps(x)))
+        };
+        out[0]
+    }
+
+    fn sigmoid_is_right(f: impl Fn(f32) -> f32) {
+        let exact = |x: f64| 1.0 / (1.0 + (-x).exp());
+        assert!(worst(&f, exact, 16.0) < 5e-7);
+        assert!(worst(&f, exact, 87.0) < 2e-6);
+        for x in [100.0, 1e6, f32::MAX, f32::INFINITY] {
+            assert_eq!((f(x), f(-x)), (1.0, 0.0), "{x}");
+        }
+        assert!(f(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn sigmoid_is_right_under_every_set() {
+        // SAFETY: as above.
+        sigmoid_is_right(|x| first(unsafe { Portable::sigmoid([x; 8]) }));
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+        {
+            // SAFETY: the features are there; the rest came before these.
+            sigmoid_is_right(|x| unsafe { sigmoid_by_instructions(x) });
+        }
     }
 
     #[test]

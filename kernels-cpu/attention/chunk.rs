@@ -35,14 +35,22 @@ impl<C: Elem> Chunk<C> {
     ) -> Option<Chunk<C>> {
         let none = [std::ptr::null(); CHUNK];
         let mut chunk = Chunk { keys: none, values: none, tokens: [0; CHUNK], len: 0 };
+        let block_size = t.key_cache.dim(1);
         while *token < end && chunk.len < CHUNK {
-            // SAFETY: passed on.
-            if let Some((key, value)) = unsafe { locate(ctx, t, sequence, *token) } {
-                (chunk.keys[chunk.len], chunk.values[chunk.len]) = (key, value);
-                chunk.tokens[chunk.len] = *token;
-                chunk.len += 1;
+            let (block, row) = (*token / block_size, *token % block_size);
+            let run = (block_size - row).min(end - *token).min(CHUNK - chunk.len);
+            // SAFETY: passed on; so many rows are left of the block.
+            unsafe {
+                if let Some((key, value)) = locate::<C>(ctx, t, sequence, (block, row)) {
+                    for i in 0..run {
+                        chunk.keys[chunk.len] = key.add(i * t.key_cache.stride(1));
+                        chunk.values[chunk.len] = value.add(i * t.value_cache.stride(1));
+                        chunk.tokens[chunk.len] = *token + i;
+                        chunk.len += 1;
+                    }
+                }
             }
-            *token += 1;
+            *token += run;
         }
         (chunk.len > 0).then_some(chunk)
     }
@@ -54,26 +62,24 @@ impl<C: Elem> Chunk<C> {
     }
 }
 
-/// Key and value of a token's first head; a block outside the cache is reported.
+/// Key and value of the first head of a row of a sequence's block; one outside the cache is reported.
 ///
 /// # Safety
-/// Checked arguments on the host; the token is inside the block table's row.
+/// Checked arguments on the host; the block is inside the block table's row.
 #[inline(always)]
 unsafe fn locate<C: Elem>(
     ctx: &Ctx,
     t: &Tensors<'_, '_>,
     s: &Sequence,
-    token: usize,
+    (block, row): (usize, usize),
 ) -> Option<(*const C, *const C)> {
-    let block_size = t.key_cache.dim(1);
     // SAFETY: by contract; block and row are inside the cache.
     unsafe {
-        let entry = index(t.block_table, s.index * t.block_table.stride(0) + token / block_size);
+        let entry = index(t.block_table, s.index * t.block_table.stride(0) + block);
         let Some(b) = below(entry, t.key_cache.dim(0)) else {
             ctx.out_of_range(entry, t.key_cache.dim(0));
             return None;
         };
-        let row = token % block_size;
         let (k, v) = (t.key_cache, t.value_cache);
         Some((
             k.as_ptr::<C>().add(b * k.stride(0) + row * k.stride(1)),

@@ -3,13 +3,14 @@
 //! lie one after the other in memory; then the spans of each sequence are put together.
 
 use super::chunk::CHUNK;
+use super::pairs::{Pairs, by_pairs};
 use super::products::{Products, Vectors};
 use super::rows::{Block, attend, finish, group};
 use super::state::{Scratch, Sizes, State, padded};
 use crate::isa::{Elem, Isa, Portable};
 use crate::pool::Plan;
 use crate::variants::{variants, with_cache, with_float};
-use kernels_core::Ctx;
+use kernels_core::{Ctx, bf16};
 use kernels_ops::attention::{Decode, Sequence, decode_spans};
 use std::ops::Range;
 
@@ -28,7 +29,8 @@ const SPANS: usize = 16;
 /// Span `i` of a sequence, if it has so many.
 fn span(s: &Sequence, i: usize) -> Option<(usize, usize)> {
     let (from, to) = (s.first(0), s.visible(0));
-    let tokens = to.saturating_sub(from).div_ceil(SPANS).next_multiple_of(CHUNK);
+    // At least two chunks: what a span costs by itself is a tenth of one.
+    let tokens = to.saturating_sub(from).div_ceil(SPANS).next_multiple_of(2 * CHUNK);
     let start = from + i * tokens;
     (start < to).then(|| (start, to.min(start + tokens)))
 }
@@ -75,7 +77,14 @@ fn state(ctx: &Ctx, a: &Decode<'_>, sequence: usize, i: usize) -> State {
 #[inline(always)]
 unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Decode<'_>, units: Range<usize>, thread: usize) {
     // SAFETY: passed on.
-    with_cache!(a.key_cache.dtype(), C => unsafe { add_up::<S, C, Vectors>(&Vectors, ctx, a, units, thread) })
+    unsafe {
+        match by_pairs::<S>(&a.q, &a.key_cache) {
+            true => add_up::<S, bf16, Pairs>(&Pairs, ctx, a, units, thread),
+            false => {
+                with_cache!(a.key_cache.dtype(), C => add_up::<S, C, Vectors>(&Vectors, ctx, a, units, thread))
+            }
+        }
+    }
 }
 
 /// Spans `units` of the call.

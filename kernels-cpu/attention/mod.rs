@@ -3,6 +3,7 @@
 mod chunk;
 mod decode;
 mod merge_state;
+mod pairs;
 mod panels;
 mod prefill;
 mod products;

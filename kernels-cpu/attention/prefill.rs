@@ -1,5 +1,5 @@
-//! `attention.prefill`. A unit is some tokens of one sequence and one key-value head; later tokens see more,
-//! so units are handed out from the last, the heaviest first.
+//! `attention.prefill`. A unit is some tokens of one sequence and one key-value head. Units of a head follow each other, so
+//! that a thread's share is whole heads and weighs as much as another's; later tokens see more, and the last come first.
 
 use super::panels::Panels;
 use super::products::Products;
@@ -110,10 +110,10 @@ pub unsafe fn blocks<S: Isa, C: Elem, P: Products<S, C>>(
     unsafe {
         let spans = spans(ctx, a);
         for u in units {
-            let Some((sequence, from)) = find(ctx, &spans, all - 1 - u / kv_heads, in_block) else {
+            let Some((sequence, from)) = find(ctx, &spans, all - 1 - u % all, in_block) else {
                 continue;
             };
-            let (to, head) = (sequence.rows.min(from + in_block), u % kv_heads);
+            let (to, head) = (sequence.rows.min(from + in_block), u / all);
             let block = Block::of(sequence, from, to, (head, head + 1));
             attend::<S, C, P>(products, ctx, &t, &block, &scratch);
             with_float!(a.q.dtype(), Q => finish::<S, Q>(&t, &block, &state));

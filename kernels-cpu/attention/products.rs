@@ -2,8 +2,10 @@
 
 use super::chunk::Chunk;
 use super::rows::Block;
+use super::scores::scores;
 use super::state::{Scratch, padded};
-use super::{scores, values};
+use super::values::accumulate;
+use crate::gemm::times::Numbers;
 use crate::isa::{Elem, Isa};
 use crate::quantization::rows::convert;
 use crate::variants::with_float;
@@ -84,8 +86,9 @@ impl<S: Isa, C: Elem> Products<S, C> for Vectors {
 
     #[inline(always)]
     unsafe fn scores(&self, t: &Tensors<'_, '_>, s: &Scratch, chunk: &Chunk<C>, piece: Piece, rows: usize) {
-        // SAFETY: passed on.
-        unsafe { scores::scores::<S, C>(s, chunk, piece, rows, t.q.dim(2)) }
+        let dim = t.q.dim(2);
+        // SAFETY: passed on. The scales are in the queries.
+        unsafe { scores::<S, C, C, Numbers>(s, chunk, piece, rows, (dim, padded(dim)), 1.0) }
     }
 
     #[inline(always)]
@@ -98,6 +101,6 @@ impl<S: Isa, C: Elem> Products<S, C> for Vectors {
         rows: usize,
     ) {
         // SAFETY: passed on.
-        unsafe { values::accumulate::<S, C>(s, chunk, piece, rows, t.q.dim(2)) }
+        unsafe { accumulate::<S, C>(s, chunk, piece, rows, t.q.dim(2)) }
     }
 }

@@ -2,65 +2,57 @@
 
 use super::chunk::{CHUNK, Chunk, HIDDEN};
 use super::products::Piece;
-use super::state::{Scratch, padded};
+use super::state::Scratch;
 use crate::gemm::tile::{NR, tile};
+use crate::gemm::times::Times;
 use crate::isa::{Elem, Isa};
 use crate::math::{exp, softcap};
 use kernels_ops::attention::{Mask, Sequence, Tensors};
 
-/// Scores of some tokens of a chunk: `rows × tokens` into rows of `CHUNK`.
+/// Scores of some tokens of a chunk: `rows × tokens` into rows of `CHUNK`, times `scale`. A query and a key are `steps`
+/// elements `W`, queries [`padded`] numbers apart.
 ///
 /// # Safety
-/// As for [`super::rows::attend`].
+/// As for [`super::rows::attend`]; a key of so many `C` is as many `W`.
 #[inline(always)]
-pub unsafe fn scores<S: Isa, C: Elem>(
+pub unsafe fn scores<S: Isa, C: Elem, W: Elem, T: Times>(
     s: &Scratch,
     chunk: &Chunk<C>,
     (some, at): Piece,
     rows: usize,
-    dim: usize,
+    (steps, padded): (usize, usize),
+    scale: f32,
 ) {
     // SAFETY: r is below the rows, the keys beyond the last repeat it, and their scores are never used.
     unsafe {
         let mut c = some.start;
         while c < some.end {
-            let mut k = [chunk.keys[c].add(at); NR];
+            let mut k = [chunk.keys[c].add(at).cast::<W>(); NR];
             for j in 1..NR {
-                k[j] = chunk.keys[(c + j).min(some.end - 1)].add(at);
+                k[j] = chunk.keys[(c + j).min(some.end - 1)].add(at).cast();
             }
             let mut r = 0;
+            macro_rules! some {
+                ($rows:literal) => {{
+                    let mut q = [s.q.cast::<f32>().cast_const(); $rows];
+                    for i in 0..$rows {
+                        q[i] = q[i].add((r + i) * padded);
+                    }
+                    let dots = tile::<S, W, T, $rows>(q, k, steps);
+                    for i in 0..$rows {
+                        let to = s.scores.add((r + i) * CHUNK + c).cast::<[f32; NR]>();
+                        to.write_unaligned(dots[i].map(|dot| dot * scale));
+                    }
+                    r += $rows;
+                }};
+            }
             while r + 4 <= rows {
-                some_scores::<S, C, 4>(s, k, r, c, dim);
-                r += 4;
+                some!(4);
             }
             while r < rows {
-                some_scores::<S, C, 1>(s, k, r, c, dim);
-                r += 1;
+                some!(1);
             }
             c += NR;
-        }
-    }
-}
-
-/// # Safety
-/// As for [`super::rows::attend`], for rows `r..r + MR`.
-#[inline(always)]
-unsafe fn some_scores<S: Isa, C: Elem, const MR: usize>(
-    s: &Scratch,
-    k: [*const C; NR],
-    r: usize,
-    c: usize,
-    dim: usize,
-) {
-    // SAFETY: passed on.
-    unsafe {
-        let mut q = [s.q.cast::<f32>().cast_const(); MR];
-        for i in 0..MR {
-            q[i] = q[i].add((r + i) * padded(dim));
-        }
-        let dots = tile::<S, C, MR>(q, k, dim);
-        for i in 0..MR {
-            s.scores.add((r + i) * CHUNK + c).cast::<[f32; NR]>().write_unaligned(dots[i]);
         }
     }
 }
@@ -165,7 +157,8 @@ unsafe fn soften<S: Isa>(s: &Scratch, r: usize, (first, end): (usize, usize), n:
             sum = S::add(sum, e);
             c += S::W;
         }
-        let shrink = if before == max { 1.0 } else { (before - max).exp() };
+        // Before the first score the sums are zero.
+        let shrink = if before == max || before == f32::NEG_INFINITY { 1.0 } else { (before - max).exp() };
         *s.state.total.add(r) = *s.state.total.add(r) * shrink + S::sum(sum);
         s.state.max.add(r).write(max);
         if shrink != 1.0 {

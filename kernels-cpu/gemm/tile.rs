@@ -5,7 +5,7 @@
 //! 10 loads for 24 fused multiply-adds; with a 16-bit weight the widening costs 2 more instructions a load,
 //! which leaves about three quarters of the f32 rate.
 
-use super::times::{Numbers, Times};
+use super::times::Times;
 use crate::isa::{Elem, Isa, load_tail, prefetch};
 
 /// Rows of weight in a tile.
@@ -22,7 +22,7 @@ pub const fn largest_mr<S: Isa>() -> usize {
 /// # Safety
 /// `S`'s features; all pointers valid for `k` elements.
 #[inline(always)]
-pub unsafe fn tile<S: Isa, W: Elem, const MR: usize>(
+pub unsafe fn tile<S: Isa, W: Elem, T: Times, const MR: usize>(
     x: [*const f32; MR],
     w: [*const W; NR],
     k: usize,
@@ -30,7 +30,7 @@ pub unsafe fn tile<S: Isa, W: Elem, const MR: usize>(
     // SAFETY: passed on.
     unsafe {
         let (mut sums, mut out) = ([[S::splat(0.0); NR]; MR], [[0f32; NR]; MR]);
-        add::<S, W, Numbers, MR>(&mut sums, x, w, k, None);
+        add::<S, W, T, MR>(&mut sums, x, w, k, None);
         for m in 0..MR {
             out[m] = S::sum4(sums[m]);
         }

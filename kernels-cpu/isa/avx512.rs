@@ -7,6 +7,22 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub struct Avx512;
 
+/// 2^f for f in [0, 1), by a polynomial of degree 5 (error 1e-7).
+///
+/// # Safety
+/// AVX-512 F.
+#[inline(always)]
+unsafe fn power_of_two(f: __m512) -> __m512 {
+    // SAFETY: by contract.
+    unsafe {
+        let mut p = _mm512_set1_ps(1.867_130_9e-3);
+        for c in [9.017_028e-3, 5.579_991_5e-2, 2.401_644_5e-1, 6.931_513e-1, 1.0] {
+            p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(c));
+        }
+        p
+    }
+}
+
 // The trait's contract is the safety of every method here: the processor has the features, pointers are
 // valid for 16 elements.
 impl Isa for Avx512 {
@@ -219,18 +235,29 @@ impl Isa for Avx512 {
         }
     }
     #[inline(always)]
+    unsafe fn sigmoid(x: __m512) -> __m512 {
+        // SAFETY: see above the impl.
+        unsafe {
+            // e⁻ˣ = 2^n · 2^f. Where x is infinite, or so large that f has no bits, n alone counts: f is brought to ±1.
+            let log2_e = _mm512_set1_ps(-std::f32::consts::LOG2_E);
+            let n = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(_mm512_mul_ps(
+                x, log2_e,
+            ));
+            let f = _mm512_fmsub_ps(x, log2_e, n);
+            // The smaller of two absolute values, with the first one's sign.
+            let f = _mm512_range_ps::<0b0010>(f, _mm512_set1_ps(1.0));
+            Self::reciprocal(_mm512_add_ps(_mm512_scalef_ps(power_of_two(f), n), _mm512_set1_ps(1.0)))
+        }
+    }
+    #[inline(always)]
     unsafe fn coarse_sigmoid(x: __m512) -> __m512 {
         // SAFETY: see above the impl.
         unsafe {
-            // e⁻ˣ = 2^t = 2^⌊t⌋ · 2^f, the latter by a polynomial of degree 5 on [0, 1) (error 1e-7). The two
-            // instructions for ⌊t⌋ and f treat infinities as a limit does, so nothing is clamped.
+            // e⁻ˣ = 2^t = 2^⌊t⌋ · 2^f. The two instructions for ⌊t⌋ and f treat infinities as a limit does, so nothing is
+            // clamped.
             let t = _mm512_mul_ps(x, _mm512_set1_ps(-std::f32::consts::LOG2_E));
             let f = _mm512_reduce_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(t);
-            let mut p = _mm512_set1_ps(1.867_130_9e-3);
-            for c in [9.017_028e-3, 5.579_991_5e-2, 2.401_644_5e-1, 6.931_513e-1, 1.0] {
-                p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(c));
-            }
-            _mm512_rcp14_ps(_mm512_add_ps(_mm512_scalef_ps(p, t), _mm512_set1_ps(1.0)))
+            _mm512_rcp14_ps(_mm512_add_ps(_mm512_scalef_ps(power_of_two(f), t), _mm512_set1_ps(1.0)))
         }
     }
     #[inline(always)]

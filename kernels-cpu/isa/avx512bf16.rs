@@ -57,6 +57,7 @@ impl Isa for Avx512Bf16 {
         max(a: __m512, b: __m512) -> __m512;
         min(a: __m512, b: __m512) -> __m512;
         reciprocal(a: __m512) -> __m512;
+        sigmoid(x: __m512) -> __m512;
         coarse_sigmoid(x: __m512) -> __m512;
         round(a: __m512) -> __m512;
         scale_by_power(a: __m512, n: __m512) -> __m512;
