@@ -79,7 +79,7 @@ unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Decode<'_>, units: Range<usize>, thread
     // SAFETY: passed on.
     unsafe {
         match by_pairs::<S>(&a.q, &a.key_cache) {
-            true => add_up::<S, bf16, Pairs>(&Pairs, ctx, a, units, thread),
+            true => add_up::<S, bf16, Pairs<Vectors>>(&Pairs(Vectors), ctx, a, units, thread),
             false => {
                 with_cache!(a.key_cache.dtype(), C => add_up::<S, C, Vectors>(&Vectors, ctx, a, units, thread))
             }

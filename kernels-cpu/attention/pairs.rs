@@ -1,7 +1,8 @@
 //! Scores by pairs of bf16, where the processor multiplies them: half the instructions of numbers, and no key is widened.
 
 use super::chunk::Chunk;
-use super::products::{Piece, Products, Vectors};
+use super::panels::turned_scores;
+use super::products::{Piece, Products};
 use super::rows::Block;
 use super::scores::scores;
 use super::state::{Scratch, padded};
@@ -10,8 +11,8 @@ use crate::isa::Isa;
 use kernels_core::{DType, View, bf16};
 use kernels_ops::attention::Tensors;
 
-/// Scores by pairs, values by numbers.
-pub struct Pairs;
+/// Scores by pairs, values as `P` does it.
+pub struct Pairs<P>(pub P);
 
 /// Whether queries and keys are pairs of `S`, in whole vectors.
 #[inline(always)]
@@ -19,16 +20,17 @@ pub fn by_pairs<S: Isa>(q: &View<'_>, keys: &View<'_>) -> bool {
     S::PAIRS && q.dtype() == DType::BF16 && keys.dtype() == DType::BF16 && q.dim(2).is_multiple_of(2 * S::W)
 }
 
-impl<S: Isa> Products<S, bf16> for Pairs {
-    const ROWS: usize = <Vectors as Products<S, bf16>>::ROWS;
-    const PIECE: usize = <Vectors as Products<S, bf16>>::PIECE;
+impl<S: Isa, P: Products<S, bf16>> Products<S, bf16> for Pairs<P> {
+    const ROWS: usize = P::ROWS;
+    const PIECE: usize = P::PIECE;
+    const FEW: usize = P::FEW;
 
     fn query_bytes(rows: usize, dim: usize) -> usize {
-        <Vectors as Products<S, bf16>>::query_bytes(rows, dim)
+        P::query_bytes(rows, dim)
     }
 
     fn own_bytes(rows: usize, dim: usize) -> usize {
-        <Vectors as Products<S, bf16>>::own_bytes(rows, dim)
+        P::own_bytes(rows, dim)
     }
 
     /// As they are: the scales come to the scores.
@@ -53,11 +55,14 @@ impl<S: Isa> Products<S, bf16> for Pairs {
         piece: Piece,
         rows: usize,
     ) {
-        let dim = t.q.dim(2);
+        let (dim, scale) = (t.q.dim(2), t.sm_scale * t.k_scale);
+        let row = (dim / 2, padded(dim));
         // SAFETY: by contract; whole vectors are read, of pairs that need not lie where an f32 may.
         unsafe {
-            let scale = t.sm_scale * t.k_scale;
-            scores::<S, bf16, f32, times::Pairs>(s, chunk, piece, rows, (dim / 2, padded(dim)), scale)
+            match rows <= P::FEW {
+                true => scores::<S, bf16, f32, times::Pairs>(s, chunk, piece, rows, row, scale),
+                false => turned_scores::<S, bf16, f32, times::Pairs>(s, chunk, piece, rows, row, scale),
+            }
         }
     }
 
@@ -71,6 +76,6 @@ impl<S: Isa> Products<S, bf16> for Pairs {
         rows: usize,
     ) {
         // SAFETY: passed on.
-        unsafe { Products::<S, bf16>::accumulate(&Vectors, t, s, chunk, piece, rows) }
+        unsafe { self.0.accumulate(t, s, chunk, piece, rows) }
     }
 }

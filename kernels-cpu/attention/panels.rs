@@ -5,13 +5,10 @@ use super::products::{Piece, Products, Vectors};
 use super::rows::Block;
 use super::state::{Scratch, padded};
 use crate::gemm::outer::{Outer, Panels as Columns, outer};
-use crate::gemm::times::Numbers;
+use crate::gemm::times::{Numbers, Times};
 use crate::gemm::turn::turn;
 use crate::isa::{Elem, Isa, load_tail};
 use kernels_ops::attention::Tensors;
-
-/// Up to so many rows turning keys takes longer than it saves.
-const FEW: usize = 12;
 
 /// By outer products.
 pub struct Panels;
@@ -19,6 +16,8 @@ pub struct Panels;
 impl<S: Isa, C: Elem> Products<S, C> for Panels {
     const ROWS: usize = 128;
     const PIECE: usize = CHUNK;
+    // Measured: up to so many rows turning keys takes longer than it saves.
+    const FEW: usize = 12;
 
     fn query_bytes(rows: usize, dim: usize) -> usize {
         <Vectors as Products<S, C>>::query_bytes(rows, dim)
@@ -36,26 +35,18 @@ impl<S: Isa, C: Elem> Products<S, C> for Panels {
 
     #[inline(always)]
     unsafe fn scores(&self, t: &Tensors<'_, '_>, s: &Scratch, chunk: &Chunk<C>, piece: Piece, rows: usize) {
-        if rows <= FEW {
-            // SAFETY: passed on.
-            return unsafe { Products::<S, C>::scores(&Vectors, t, s, chunk, piece, rows) };
-        }
-        let (dim, width, (some, at)) = (t.q.dim(2), 2 * S::W, piece);
-        let (panel, pad) = (s.own.cast::<f32>(), padded(dim));
-        for first in some.clone().step_by(width) {
-            // SAFETY: keys past the last are the last again, and their scores are never used; a panel has its place.
-            unsafe {
-                let mut keys = [chunk.keys[first]; 32];
-                for i in 0..width {
-                    keys[i] = chunk.keys[(first + i).min(some.end - 1)].add(at);
-                }
-                turn::<S, C>(&keys[..width], dim, panel, 0);
-                let panels = Columns { first: panel.cast_const(), count: 1, apart: 0, stride: width };
-                let (x, sums) = ((s.q.cast_const().cast(), pad), (s.scores.add(first), CHUNK));
-                outer::<S, f32, Numbers>(
-                    Outer { x, panels, depth: dim, sums, add: false, streamed: false },
+        // SAFETY: passed on. The scales are in the queries.
+        unsafe {
+            match rows <= <Self as Products<S, C>>::FEW {
+                true => Products::<S, C>::scores(&Vectors, t, s, chunk, piece, rows),
+                false => turned_scores::<S, C, C, Numbers>(
+                    s,
+                    chunk,
+                    piece,
                     rows,
-                );
+                    (t.q.dim(2), padded(t.q.dim(2))),
+                    1.0,
+                ),
             }
         }
     }
@@ -73,7 +64,7 @@ impl<S: Isa, C: Elem> Products<S, C> for Panels {
         let (panel, pad) = (s.own.cast::<f32>(), padded(dim));
         // SAFETY: by contract; values have their place in the scratch, and weights are there for every token.
         unsafe {
-            let with_panels = rows > FEW && !s.masked && {
+            let with_panels = rows > <Self as Products<S, C>>::FEW && !s.masked && {
                 let finite = widen::<S, C>(&chunk.values[some.clone()], at, dim, panel);
                 // What a row does not see has weight 0, which is nothing only where values are finite.
                 finite || s.all_see(rows, &some)
@@ -88,6 +79,43 @@ impl<S: Isa, C: Elem> Products<S, C> for Panels {
                 Outer { x, panels, depth: some.len(), sums, add: true, streamed: false },
                 rows,
             );
+        }
+    }
+}
+
+/// As [`super::scores::scores`], of keys that are turned first, into the scratch of the products.
+///
+/// # Safety
+/// As for [`Products::scores`], with scratch for `steps` of a panel.
+#[inline(always)]
+pub(super) unsafe fn turned_scores<S: Isa, C: Elem, W: Elem, T: Times>(
+    s: &Scratch,
+    chunk: &Chunk<C>,
+    (some, at): Piece,
+    rows: usize,
+    (steps, padded): (usize, usize),
+    scale: f32,
+) {
+    let (panel, width) = (s.own.cast::<f32>(), 2 * S::W);
+    for first in some.clone().step_by(width) {
+        // SAFETY: keys past the last are the last again, and their scores are never used; a panel has its place.
+        unsafe {
+            let mut keys = [chunk.keys[first].cast::<W>(); 32];
+            for i in 0..width {
+                keys[i] = chunk.keys[(first + i).min(some.end - 1)].add(at).cast();
+            }
+            turn::<S, W>(&keys[..width], steps, panel, 0);
+            let panels = Columns { first: panel.cast_const(), count: 1, apart: 0, stride: width };
+            let (x, sums) = ((s.q.cast_const().cast(), padded), (s.scores.add(first), CHUNK));
+            outer::<S, f32, T>(Outer { x, panels, depth: steps, sums, add: false, streamed: false }, rows);
+            if scale != 1.0 {
+                for r in 0..rows {
+                    for half in 0..2 {
+                        let at = sums.0.add(r * CHUNK + half * S::W);
+                        S::store_f32(at, S::mul(S::load_f32(at), S::splat(scale)));
+                    }
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `attention.prefill`. A unit is some tokens of one sequence and one key-value head. Units of a head follow each other, so
 //! that a thread's share is whole heads and weighs as much as another's; later tokens see more, and the last come first.
 
+use super::pairs::{Pairs, by_pairs};
 use super::panels::Panels;
 use super::products::Products;
 use super::rows::{Block, attend, clear, finish, group};
@@ -8,7 +9,7 @@ use super::state::{Scratch, Sizes, State, padded};
 use crate::isa::{Elem, Isa, Portable};
 use crate::pool::Plan;
 use crate::variants::{variants, with_cache, with_float};
-use kernels_core::Ctx;
+use kernels_core::{Ctx, bf16};
 use kernels_ops::attention::{Prefill, Sequence, Spans, prefill_spans};
 use std::ops::Range;
 
@@ -81,7 +82,14 @@ pub unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Prefill<'_>, _: Range<usize>, _: us
 #[inline(always)]
 unsafe fn part<S: Isa>(ctx: &Ctx, a: &Prefill<'_>, units: Range<usize>, thread: usize) {
     // SAFETY: passed on.
-    with_cache!(a.key_cache.dtype(), C => unsafe { blocks::<S, C, Panels>(&Panels, ctx, a, units, thread) })
+    unsafe {
+        match by_pairs::<S>(&a.q, &a.key_cache) {
+            true => blocks::<S, bf16, Pairs<Panels>>(&Pairs(Panels), ctx, a, units, thread),
+            false => {
+                with_cache!(a.key_cache.dtype(), C => blocks::<S, C, Panels>(&Panels, ctx, a, units, thread))
+            }
+        }
+    }
 }
 
 /// Blocks `units` of the call.

@@ -28,6 +28,9 @@ pub trait Products<S: Isa, C: Elem> {
     /// Tokens whose heads are passed over together, where a block has several.
     const PIECE: usize;
 
+    /// Up to so many rows keys are not turned.
+    const FEW: usize = usize::MAX;
+
     /// Bytes of the queries of `rows` rows of one key-value head.
     fn query_bytes(rows: usize, dim: usize) -> usize;
 
