@@ -10,7 +10,7 @@ use crate::math::{exp, softcap};
 use kernels_ops::attention::{Mask, Sequence, Tensors};
 
 /// Scores of some tokens of a chunk: `rows × tokens` into rows of `CHUNK`, times `scale`. A query and a key are `steps`
-/// elements `W`, queries [`padded`] numbers apart.
+/// elements `W`, queries `padded` numbers apart.
 ///
 /// # Safety
 /// As for [`super::rows::attend`]; a key of so many `C` is as many `W`.
