@@ -26,6 +26,23 @@ const ROWS: usize = 512;
 /// Rows of the largest tile, by which a block may be longer.
 const MOST: usize = 12;
 
+/// What becomes of sums.
+pub trait Results<S: Isa>: Copy {
+    /// Those of `count` columns of row `m` from `n` on, at most a vector.
+    ///
+    /// # Safety
+    /// `S`'s features; the elements are inside the output.
+    unsafe fn take(self, m: usize, n: usize, count: usize, sums: S::V);
+}
+
+impl<S: Isa, O: Elem> Results<S> for Output<O> {
+    #[inline(always)]
+    unsafe fn take(self, m: usize, n: usize, count: usize, sums: S::V) {
+        // SAFETY: passed on.
+        unsafe { self.store::<S>(m, n, count, sums) }
+    }
+}
+
 /// Numbers of scratch for a thread.
 pub fn scratch(x_rows: usize) -> usize {
     COLUMNS * (DEPTH + x_rows.min(ROWS + MOST))
@@ -37,11 +54,11 @@ pub fn scratch(x_rows: usize) -> usize {
 /// `S`'s features; the rows are inside their tensors, and `M`'s, packed where it takes several numbers of x a step;
 /// `space` is valid for [`scratch`], nobody else works on these units.
 #[inline(always)]
-pub unsafe fn blocked<S: Isa, W: Elem, O: Elem, M: Multiply>(
+pub unsafe fn blocked<S: Isa, W: Elem, M: Multiply<S>>(
     x: Input,
     weight: Weight<W>,
     units: Range<usize>,
-    out: Output<O>,
+    out: impl Results<S>,
     space: *mut f32,
 ) {
     let blocks = x.rows.div_ceil(ROWS);
@@ -56,7 +73,7 @@ pub unsafe fn blocked<S: Isa, W: Elem, O: Elem, M: Multiply>(
             unsafe {
                 let sums = space.add(COLUMNS * DEPTH);
                 columns.sum::<S, W, M>(x, (start, end), weight, sums);
-                columns.finish::<S, O>((start, end), sums, out);
+                columns.finish::<S>((start, end), sums, out);
             }
         }
         n += columns.count;
@@ -75,7 +92,7 @@ impl Columns {
     /// # Safety
     /// As for [`blocked`].
     #[inline(always)]
-    unsafe fn sum<S: Isa, W: Elem, M: Multiply>(
+    unsafe fn sum<S: Isa, W: Elem, M: Multiply<S>>(
         self,
         x: Input,
         (start, end): (usize, usize),
@@ -128,13 +145,13 @@ impl Columns {
     /// # Safety
     /// As for [`blocked`].
     #[inline(always)]
-    unsafe fn finish<S: Isa, O: Elem>(self, (start, end): (usize, usize), sums: *const f32, out: Output<O>) {
+    unsafe fn finish<S: Isa>(self, (start, end): (usize, usize), sums: *const f32, out: impl Results<S>) {
         for m in start..end {
             for j in (0..self.count).step_by(S::W) {
                 // SAFETY: the columns are inside the output.
                 unsafe {
                     let dots = S::load_f32(sums.add((m - start) * COLUMNS + j));
-                    out.store::<S>(m, self.n + j, S::W.min(self.count - j), dots);
+                    out.take(m, self.n + j, S::W.min(self.count - j), dots);
                 }
             }
         }

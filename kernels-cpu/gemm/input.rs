@@ -140,10 +140,12 @@ fn padded(cols: usize) -> usize {
     odd_lines(4 * cols) / 4
 }
 
+/// Rows of `T`, cut or not, into scratch.
+///
 /// # Safety
 /// As for [`Input::prepare`].
 #[inline(always)]
-unsafe fn lay<S: Isa, T: Elem>(x: *const T, r: Rows, cut: bool, rows: Range<usize>, to: *mut f32) {
+pub unsafe fn lay<S: Isa, T: Elem>(x: *const T, r: Rows, cut: bool, rows: Range<usize>, to: *mut f32) {
     for m in rows {
         // SAFETY: the row is inside x, and has its place in the scratch.
         unsafe {

@@ -1,11 +1,11 @@
-//! `gemm.int8_scaled_mm` by AVX-512 VNNI: dot products along the dense dimension of both matrices, 64 numbers for each
-//! instruction. It takes unsigned bytes with signed ones: rows of `a` are copied once a call, moved up by 128, and 128
-//! times the sum of a row of `b` is taken off. Exact.
+//! `gemm.int8_scaled_mm` by AVX-512 VNNI. Many rows go to [`int8_many`]; few are dot products along the dense dimension
+//! of both matrices, 64 numbers for each instruction. It takes unsigned bytes with signed ones: rows of `a` are copied
+//! once a call, moved up by 128, and 128 times the sum of a row of `b` is taken off. Exact.
 //!
 //! Copied rows lie an odd number of lines apart: a power of two apart, as they often come, rows fall into the same sets of
 //! L1.
 
-use super::output::Output;
+use super::{int8_many, output::Output};
 use crate::isa::{Avx512, Elem, lowest, prefetch};
 use crate::pool::{Plan, split};
 use crate::scratch::odd_lines;
@@ -45,13 +45,21 @@ fn plan(a: &Int8ScaledMm<'_>) -> Plan {
     Plan { units: b.dim(0).div_ceil(UNIT), work: a.a.dim(0).max(16) / 16 * b.layout().elements() }
 }
 
-pub fn workspace(a: &Int8ScaledMm<'_>, _: usize) -> usize {
+pub fn workspace(a: &Int8ScaledMm<'_>, threads: usize) -> usize {
+    if int8_many::takes(a) {
+        return int8_many::workspace(a, threads);
+    }
     a.a.dim(0) * odd_lines(a.a.dim(1))
 }
 
 /// # Safety
 /// The features of the spec's requirement, and checked arguments on the host.
 pub unsafe fn run(ctx: &Ctx, a: &Int8ScaledMm<'_>) -> Result<(), RunError> {
+    if int8_many::takes(a) {
+        // SAFETY: passed on.
+        unsafe { int8_many::run(ctx, a) };
+        return Ok(());
+    }
     let (Some(x), Some(w)) = (a.a.rows(), a.b.rows()) else { return Ok(()) };
     let copy = Copied { ptr: ctx.workspace().0, stride: odd_lines(x.cols) };
     let copying = Plan { units: x.rows, work: x.rows * x.cols / 4 };

@@ -96,7 +96,7 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &Linear<'_>, units: Range<usize>, thread: u
         } else if is_packed(a) && packs_pairs::<S>(&a.weight) {
             with_float!(a.x.dtype(), O => {
                 let Some((x, weight, out)) = operands::<f32, O>(a, x, rows.map(paired)) else { return };
-                blocked::<S, f32, O, NumbersByPairs>(x, weight, units, out, space);
+                blocked::<S, f32, NumbersByPairs>(x, weight, units, out, space);
             });
         } else {
             with_float!(a.weight.dtype(), W => with_float!(a.x.dtype(), O => {

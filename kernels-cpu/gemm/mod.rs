@@ -5,6 +5,8 @@ mod fp8_scaled_mm;
 #[cfg(target_arch = "x86_64")]
 mod gguf_int8;
 pub mod input;
+#[cfg(target_arch = "x86_64")]
+mod int8_many;
 mod int8_scaled_mm;
 #[cfg(target_arch = "x86_64")]
 mod int8_vnni;

@@ -1,5 +1,6 @@
 //! Outer products: a tile of rows times panels of two vectors' columns. Each step along k loads two vectors and a few
-//! single numbers for up to 12 multiply-adds of each. A step is a number of each column, or a pair of bf16.
+//! single numbers for up to 12 multiply-adds of each. A step is a number of each column, a pair
+//! of bf16, or four of i8.
 
 use super::input::DEPTH;
 use super::times::Times;
@@ -16,7 +17,7 @@ pub struct Panels<E> {
 }
 
 /// How a step is multiplied.
-pub trait Multiply {
+pub trait Multiply<S: Isa> {
     /// Numbers of x in a step.
     const NUMBERS: usize;
 
@@ -24,19 +25,29 @@ pub trait Multiply {
     ///
     /// # Safety
     /// `S`'s features; rows and columns have the step.
-    unsafe fn step<S: Isa, E: Elem, const ROWS: usize>(
+    unsafe fn step<E: Elem, const ROWS: usize>(
         sums: &mut [[S::V; 2]; ROWS],
         rows: [*const f32; ROWS],
         k: usize,
         at: *const E,
     );
+
+    /// Sums of some steps plus those of others. All bits zero is no sum.
+    ///
+    /// # Safety
+    /// `S`'s features.
+    #[inline(always)]
+    unsafe fn add(a: S::V, b: S::V) -> S::V {
+        // SAFETY: passed on.
+        unsafe { S::add(a, b) }
+    }
 }
 
-impl<T: Times> Multiply for T {
+impl<S: Isa, T: Times> Multiply<S> for T {
     const NUMBERS: usize = 1;
 
     #[inline(always)]
-    unsafe fn step<S: Isa, E: Elem, const ROWS: usize>(
+    unsafe fn step<E: Elem, const ROWS: usize>(
         sums: &mut [[S::V; 2]; ROWS],
         rows: [*const f32; ROWS],
         k: usize,
@@ -56,11 +67,11 @@ impl<T: Times> Multiply for T {
 /// x is numbers, columns are pairs.
 pub struct NumbersByPairs;
 
-impl Multiply for NumbersByPairs {
+impl<S: Isa> Multiply<S> for NumbersByPairs {
     const NUMBERS: usize = 2;
 
     #[inline(always)]
-    unsafe fn step<S: Isa, E: Elem, const ROWS: usize>(
+    unsafe fn step<E: Elem, const ROWS: usize>(
         sums: &mut [[S::V; 2]; ROWS],
         rows: [*const f32; ROWS],
         k: usize,
@@ -99,7 +110,7 @@ pub struct Outer<E> {
 /// # Safety
 /// `S`'s features; rows, steps and columns are inside x, the panels and the sums.
 #[inline(always)]
-pub unsafe fn outer<S: Isa, E: Elem, M: Multiply>(o: Outer<E>, rows: usize) {
+pub unsafe fn outer<S: Isa, E: Elem, M: Multiply<S>>(o: Outer<E>, rows: usize) {
     let mut m = 0;
     macro_rules! tiles {
         ($rows:literal) => {{
@@ -131,7 +142,7 @@ pub unsafe fn outer<S: Isa, E: Elem, M: Multiply>(o: Outer<E>, rows: usize) {
 /// # Safety
 /// As for [`outer`].
 #[inline(always)]
-unsafe fn tile<S: Isa, E: Elem, M: Multiply, const ROWS: usize, const STREAMED: bool>(
+unsafe fn tile<S: Isa, E: Elem, M: Multiply<S>, const ROWS: usize, const STREAMED: bool>(
     o: Outer<E>,
     m: usize,
     p: usize,
@@ -154,13 +165,13 @@ unsafe fn tile<S: Isa, E: Elem, M: Multiply, const ROWS: usize, const STREAMED: 
                 prefetch(at.cast::<u8>().wrapping_add(AHEAD));
                 prefetch(at.add(S::W).cast::<u8>().wrapping_add(AHEAD));
             }
-            M::step::<S, E, ROWS>(&mut acc, rows, k, at);
+            M::step::<E, ROWS>(&mut acc, rows, k, at);
         }
         for i in 0..ROWS {
             for j in 0..2 {
                 let at = o.sums.0.add((m + i) * o.sums.1 + p * 2 * S::W + j * S::W);
                 let before = if o.add { S::load_f32(at) } else { S::splat(0.0) };
-                S::store_f32(at, S::add(before, acc[i][j]));
+                S::store_f32(at, M::add(before, acc[i][j]));
             }
         }
     }

@@ -63,7 +63,7 @@ pub unsafe fn product<S: Isa, W: Elem, O: Elem, T: Times>(
     unsafe {
         match x.cut {
             false => stream::<S, W, O, T>(x, weight, units, out),
-            true => blocked::<S, W, O, T>(x, weight, units, out, space),
+            true => blocked::<S, W, T>(x, weight, units, out, space),
         }
     }
 }
