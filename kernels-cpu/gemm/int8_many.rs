@@ -24,10 +24,11 @@ const MANY: usize = 64;
 /// Whether there are many rows, and quads lie where an f32 may.
 pub fn takes(a: &Int8ScaledMm<'_>) -> bool {
     let whole = |r: Rows| r.cols.is_multiple_of(QUAD) && r.stride.is_multiple_of(QUAD);
-    let quads = |v: &View<'_>| v.rows().is_some_and(whole) && v.as_ptr::<f32>().is_aligned();
-    a.a.dim(0) >= MANY && quads(&a.a) && quads(&a.b)
+    let fits = |v: &View<'_>| v.rows().is_some_and(whole) && v.as_ptr::<f32>().is_aligned();
+    a.a.dim(0) >= MANY && fits(&a.a) && fits(&a.b)
 }
 
+/// Rows of so many quads.
 fn quads(r: Rows) -> Rows {
     Rows { rows: r.rows, cols: r.cols / QUAD, stride: r.stride / QUAD }
 }

@@ -61,14 +61,17 @@ impl<S: Isa, T: Elem> Sink<S> for Store<T> {
     }
 }
 
-/// `n` elements from one float type to another.
+/// `n` elements from one float type to another, or the same.
 ///
 /// # Safety
-/// `S`'s features; pointers valid for `n` elements.
+/// `S`'s features; pointers valid for `n` elements, which are not the same memory.
 #[inline(always)]
 pub unsafe fn convert<S: Isa, A: Elem, B: Elem>(from: *const A, to: *mut B, n: usize) {
-    // SAFETY: every offset is below n.
+    // SAFETY: every offset is below n; of the same type, a number is as large.
     unsafe {
+        if A::DTYPE == B::DTYPE {
+            return to.copy_from_nonoverlapping(from.cast(), n);
+        }
         let mut i = 0;
         while i + S::W <= n {
             B::store::<S>(to.add(i), A::load::<S>(from.add(i)));
