@@ -50,47 +50,38 @@ fn thread_bytes(a: &Int8ScaledMm<'_>) -> usize {
     size_of::<f32>() * blocked::scratch(a.a.dim(0))
 }
 
-#[derive(Clone, Copy)]
-struct Scratch(*mut u8);
-
-// SAFETY: the call's own scratch, of which each thread writes its part.
-unsafe impl Sync for Scratch {}
-
-impl Scratch {
-    fn at<T>(&self, offset: usize) -> *mut T {
-        self.0.wrapping_add(offset).cast()
-    }
+fn at<T>(ctx: &Ctx, offset: usize) -> *mut T {
+    ctx.workspace().0.wrapping_add(offset).cast()
 }
 
 /// # Safety
 /// AVX-512 VNNI, F, BW, DQ and VL, AVX2, FMA and F16C; checked arguments on the host, which [`takes`] takes.
 pub unsafe fn run(ctx: &Ctx, a: &Int8ScaledMm<'_>) {
-    let scratch = Scratch(ctx.workspace().0);
     let copying = Plan { units: a.a.dim(0), work: a.a.layout().elements() / 4 };
     let columns = a.b.dim(0).div_ceil(blocked::UNIT);
     let products = Plan { units: columns, work: a.a.dim(0) / 16 * a.b.layout().elements() };
     // SAFETY: passed on; rows and units are handed out once each.
     unsafe {
-        split(copying, ctx.threads, &|rows, _| copy(a, rows, scratch));
-        split(products, ctx.threads, &|units, thread| part(a, units, scratch, thread));
+        split(copying, ctx.threads, &|rows, _| copy(ctx, a, rows));
+        split(products, ctx.threads, &|units, thread| part(ctx, a, units, thread));
     }
 }
 
 /// # Safety
 /// As for [`run`]; nobody else works on these rows.
 #[target_feature(enable = "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-unsafe fn copy(a: &Int8ScaledMm<'_>, rows: Range<usize>, scratch: Scratch) {
+unsafe fn copy(ctx: &Ctx, a: &Int8ScaledMm<'_>, rows: Range<usize>) {
     let Some(r) = a.a.rows() else { return };
     // SAFETY: the rows are inside the matrix and the scratch; what is masked out is not touched.
     unsafe {
-        lay::<Avx512, f32>(a.a.as_ptr(), quads(r), true, rows.clone(), scratch.at(0));
+        lay::<Avx512, f32>(a.a.as_ptr(), quads(r), true, rows.clone(), at(ctx, 0));
         for m in rows {
             let (row, mut sum) = (a.a.as_ptr::<i8>().add(m * r.stride), _mm512_setzero_si512());
             for k in (0..r.cols).step_by(64) {
                 let numbers = _mm512_maskz_loadu_epi8(lowest(r.cols - k), row.add(k));
                 sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(-128), numbers);
             }
-            scratch.at::<i32>(excess_at(a)).add(m).write(_mm512_reduce_add_epi32(sum));
+            at::<i32>(ctx, excess_at(a)).add(m).write(_mm512_reduce_add_epi32(sum));
         }
     }
 }
@@ -98,14 +89,14 @@ unsafe fn copy(a: &Int8ScaledMm<'_>, rows: Range<usize>, scratch: Scratch) {
 /// # Safety
 /// As for [`run`]; rows are copied, nobody else works on these units.
 #[target_feature(enable = "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-unsafe fn part(a: &Int8ScaledMm<'_>, units: Range<usize>, scratch: Scratch, thread: usize) {
+unsafe fn part(ctx: &Ctx, a: &Int8ScaledMm<'_>, units: Range<usize>, thread: usize) {
     let (Some(x), Some(b)) = (a.a.rows().map(quads), a.b.rows().map(quads)) else { return };
-    let x = Input { rows: x.rows, cols: x.cols, cut: true, ptr: scratch.at(0), stride: x.cols };
+    let x = Input { rows: x.rows, cols: x.cols, cut: true, ptr: at(ctx, 0), stride: x.cols };
     let weight = Weight { ptr: a.b.as_ptr::<f32>(), rows: b, packed: false };
-    let space = scratch.at(sums_at(a) + thread * thread_bytes(a));
+    let space = at(ctx, sums_at(a) + thread * thread_bytes(a));
     with_float!(a.out.dtype(), O => {
         let Some(out) = Output::<O>::of(&a.out, a.bias.as_ref()) else { return };
-        let out = Sums { excess: scratch.at(excess_at(a)), out: out.scaled(&a.scales_a, &a.scales_b) };
+        let out = Sums { excess: at(ctx, excess_at(a)), out: out.scaled(&a.scales_a, &a.scales_b) };
         // SAFETY: passed on.
         unsafe { blocked::<Avx512, f32, Quads>(x, weight, units, out, space) }
     })

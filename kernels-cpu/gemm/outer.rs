@@ -1,6 +1,6 @@
 //! Outer products: a tile of rows times panels of two vectors' columns. Each step along k loads two vectors and a few
-//! single numbers for up to 12 multiply-adds of each. A step is a number of each column, a pair
-//! of bf16, or four of i8.
+//! single numbers for up to 12 multiply-adds of each. A step is a number of each column, a pair of
+//! bf16, or four of i8.
 
 use super::input::DEPTH;
 use super::times::Times;
