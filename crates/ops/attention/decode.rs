@@ -196,7 +196,7 @@ impl Contract for Decode<'static> {
     }
 
     fn bench_cases() -> Vec<Case<Shape>> {
-        let sizes = [(1, 1024), (1, 4096), (8, 1024)];
+        let sizes = [(1, 1024), (1, 4096), (8, 1024), (8, 4096)];
         let of = |d| sizes.map(|(batch, len)| case(d, d, &vec![len; batch], 32, 8, 128, 64, 1.0));
         let mut cases: Vec<_> = FLOATS.into_iter().flat_map(of).collect();
         let eight = |c| case(DType::BF16, c, &[4096], 32, 8, 128, 64, 1.0);
