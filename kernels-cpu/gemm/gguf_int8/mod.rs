@@ -40,15 +40,13 @@ kernel!(unsafe {
 /// # Safety
 /// The features of the spec's requirement, and checked arguments on the host.
 unsafe fn run(ctx: &Ctx, a: &LinearGguf<'_>) -> Result<(), RunError> {
-    let scratch = Scratch(ctx.workspace().0);
-    let Some(x) = Activations::new(&a.x, scratch.0) else { return Ok(()) };
+    let Some(x) = Activations::new(&a.x, ctx.workspace().0) else { return Ok(()) };
     let rounding = Plan { units: x.rows, work: x.rows * x.cols };
     // SAFETY: passed on; rows are handed out once each.
     split(rounding, ctx.threads, &|rows, _| unsafe { round(a, &x, rows) });
     split(plan(a, &x), ctx.threads, &|units, thread| {
-        let panels = scratch.panels(a, thread);
         // SAFETY: passed on; units are handed out once each, and each thread has its own panels.
-        unsafe { part(a, &x, units, panels) }
+        unsafe { part(a, &x, units, panels(ctx, a, thread)) }
     });
     Ok(())
 }
@@ -76,17 +74,10 @@ fn workspace(a: &LinearGguf<'_>, threads: usize) -> usize {
     Activations::bytes(&a.x) + threads * PANELS * Panel::bytes(a.weight.dim(1))
 }
 
-#[derive(Clone, Copy)]
-struct Scratch(*mut u8);
-
-// SAFETY: the call's own scratch, of which each thread has its part.
-unsafe impl Sync for Scratch {}
-
-impl Scratch {
-    fn panels(&self, a: &LinearGguf<'_>, thread: usize) -> *mut u8 {
-        let each = PANELS * Panel::bytes(a.weight.dim(1));
-        self.0.wrapping_add(Activations::bytes(&a.x) + thread * each)
-    }
+/// Where a thread's panels are.
+fn panels(ctx: &Ctx, a: &LinearGguf<'_>, thread: usize) -> *mut u8 {
+    let each = PANELS * Panel::bytes(a.weight.dim(1));
+    ctx.workspace().0.wrapping_add(Activations::bytes(&a.x) + thread * each)
 }
 
 /// # Safety
