@@ -206,6 +206,11 @@ impl Isa for Avx2 {
         unsafe { _mm256_fmadd_ps(a, b, c) }
     }
     #[inline(always)]
+    unsafe fn lanes_above(v: __m256, than: f32) -> u32 {
+        // SAFETY: see above the impl.
+        unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(v, _mm256_set1_ps(than))) as u32 }
+    }
+    #[inline(always)]
     unsafe fn max(a: __m256, b: __m256) -> __m256 {
         // SAFETY: see above the impl.
         unsafe { _mm256_max_ps(a, b) }

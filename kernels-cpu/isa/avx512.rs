@@ -214,6 +214,11 @@ impl Isa for Avx512 {
         unsafe { _mm512_fmadd_ps(a, b, c) }
     }
     #[inline(always)]
+    unsafe fn lanes_above(v: __m512, than: f32) -> u32 {
+        // SAFETY: see above the impl.
+        unsafe { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(v, _mm512_set1_ps(than)).into() }
+    }
+    #[inline(always)]
     unsafe fn max(a: __m512, b: __m512) -> __m512 {
         // SAFETY: see above the impl.
         unsafe { _mm512_max_ps(a, b) }

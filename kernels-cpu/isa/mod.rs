@@ -182,6 +182,8 @@ pub trait Isa: Copy + 'static {
     /// The sums of four vectors, cheaper together.
     unsafe fn sum4(v: [Self::V; 4]) -> [f32; 4];
     unsafe fn largest(v: Self::V) -> f32;
+    /// A bit for each lane above `than`.
+    unsafe fn lanes_above(v: Self::V, than: f32) -> u32;
 }
 
 #[cfg(test)]

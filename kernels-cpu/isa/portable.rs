@@ -160,6 +160,10 @@ impl Isa for Portable {
         lanes!(|i| a[i] * b[i] + c[i])
     }
     #[inline(always)]
+    unsafe fn lanes_above(v: V, than: f32) -> u32 {
+        (0..Self::W).map(|i| u32::from(v[i] > than) << i).sum()
+    }
+    #[inline(always)]
     unsafe fn max(a: V, b: V) -> V {
         lanes!(|i| if a[i] > b[i] { a[i] } else { b[i] })
     }

@@ -5,7 +5,7 @@
 
 use super::border::{Border, find_border};
 use super::softmax::{largest_and_sum, weights};
-use super::top::{Entry, largest, room};
+use super::top::{Entry, Top};
 use crate::isa::{Elem, Isa};
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};
@@ -44,20 +44,22 @@ unsafe fn part<S: Isa>(ctx: &Ctx, a: &Sample<'_>, units: Range<usize>, thread: u
             // SAFETY: row r is inside the tensors; the workspace has a part for each thread.
             unsafe {
                 let row = a.logits.as_ptr::<T>().add(r * x.stride);
-                let (max, sum) = largest_and_sum::<S, T>(row, x.cols);
+                // Greedy takes none, and then this is not looked at.
+                let scratch = ctx.workspace().0.wrapping_add(thread * thread_bytes(a));
+                let few = Top::of(a.top_k, x.cols).filter(|_| a.temperature > 0.0);
+                let (max, sum) = match few {
+                    Some(few) => few.maxima::<S, T>(row, scratch),
+                    None => largest_and_sum::<S, T>(row, x.cols),
+                };
                 let id = if sum.is_nan() || !max.is_finite() {
                     ctx.not_a_number(r);
                     -1
+                } else if let Some(few) = few {
+                    let top = few.largest::<S, T>(row, scratch);
+                    draw_few::<S>(a, top, scratch.add(few.bytes()).cast(), max, r) as i32
                 } else if a.temperature == 0.0 {
                     first_equal::<S, T>(row, x.cols, max) as i32
                 } else {
-                    let scratch = ctx.workspace().0.add(thread * thread_bytes(a));
-                    if from_few(a.top_k, x.cols) {
-                        let top = largest::<S, T>(row, x.cols, a.top_k, scratch.cast());
-                        let space = scratch.cast::<f32>().add(2 * room(a.top_k));
-                        a.ids.as_mut_ptr::<i32>().add(r).write(draw_few::<S>(a, top, space, max, r) as i32);
-                        continue;
-                    }
                     let w = scratch.cast::<f32>();
                     let total = weights::<S, T>(row, w, x.cols, max, 1.0 / a.temperature);
                     let ids = scratch.cast::<u32>().add(x.cols);
@@ -91,11 +93,6 @@ unsafe fn first_equal<S: Isa, T: Elem>(row: *const T, n: usize, max: f32) -> usi
         }
     }
     i
-}
-
-/// Whether what top-k keeps, and what finding it takes, is a small part of a row of `n`: then it fits into the scratch.
-fn from_few(top_k: usize, n: usize) -> bool {
-    top_k > 0 && 2 * room(top_k) <= n
 }
 
 /// A draw from `top`, the largest first; `space` is for two numbers for each.

@@ -42,18 +42,34 @@ unsafe fn part<S: Isa>(_: &Ctx, a: &Softmax<'_>, units: Range<usize>, _: usize) 
 /// `S`'s features; `row` valid for `n` elements.
 #[inline(always)]
 pub unsafe fn largest_and_sum<S: Isa, T: Elem>(row: *const T, n: usize) -> (f32, f32) {
+    // SAFETY: by contract.
+    unsafe {
+        let (max, sum) = lanes_largest::<S, T>(row, n, [S::splat(0.0); 4]);
+        (S::largest(max), S::sum(S::add(S::add(sum[0], sum[1]), S::add(sum[2], sum[3]))))
+    }
+}
+
+/// The lanes of [`largest_and_sum`]: the largest elements, and `sum` with all of them added.
+///
+/// # Safety
+/// `S`'s features; `row` valid for `n` elements.
+#[inline(always)]
+pub unsafe fn lanes_largest<S: Isa, T: Elem>(
+    row: *const T,
+    n: usize,
+    mut sum: [S::V; 4],
+) -> (S::V, [S::V; 4]) {
     // SAFETY: every offset is below n.
     unsafe {
-        let mut max = [S::splat(f32::NEG_INFINITY); 2];
-        let mut sum = [S::splat(0.0); 2];
+        let mut max = [S::splat(f32::NEG_INFINITY); 4];
         let mut i = 0;
-        while i + 2 * S::W <= n {
-            for k in 0..2 {
+        while i + 4 * S::W <= n {
+            for k in 0..4 {
                 let v = T::load::<S>(row.add(i + k * S::W));
                 max[k] = S::max(v, max[k]);
                 sum[k] = S::add(sum[k], v);
             }
-            i += 2 * S::W;
+            i += 4 * S::W;
         }
         while i < n {
             let left = S::W.min(n - i);
@@ -63,7 +79,7 @@ pub unsafe fn largest_and_sum<S: Isa, T: Elem>(row: *const T, n: usize) -> (f32,
             sum[0] = S::add(sum[0], load_tail::<S, T>(row.add(i), left, 0.0));
             i += left;
         }
-        (S::largest(S::max(max[0], max[1])), S::sum(S::add(sum[0], sum[1])))
+        (S::max(S::max(max[0], max[1]), S::max(max[2], max[3])), sum)
     }
 }
 

@@ -1,7 +1,9 @@
-//! The `k` largest of a row without sorting it: one pass that keeps what is above the smallest of the best so far.
-//! After the first few hundred elements nearly every vector is below, and costs a comparison.
+//! The `k` largest of a row without sorting it. The pass that finds the largest keeps the maximum of each block of the
+//! row; the k-th of those has k elements at least beside or above it, so the second pass goes through the blocks that
+//! reach it, k of them as a rule, and keeps little more than what it looks for.
 
-use crate::isa::{Elem, Isa};
+use super::softmax::lanes_largest;
+use crate::isa::{Elem, Isa, load_tail};
 
 /// An element of a row.
 #[derive(Clone, Copy)]
@@ -10,56 +12,125 @@ pub struct Entry {
     pub id: u32,
 }
 
-/// Entries of scratch that [`largest`] takes.
-pub fn room(k: usize) -> usize {
-    (4 * k).max(512)
+/// The `k` largest of rows of `n`, and the blocks of each.
+#[derive(Clone, Copy)]
+pub struct Top {
+    k: usize,
+    n: usize,
+    block: usize,
 }
 
-/// The `k` largest of `n`, the largest first, of equals the lowest ids first. There is no NaN.
-///
-/// # Safety
-/// `S`'s features; `row` valid for `n` elements, at least `k`; `space` valid for [`room`] entries that nobody else
-/// uses.
-#[inline(always)]
-pub unsafe fn largest<'a, S: Isa, T: Elem>(
-    row: *const T,
-    n: usize,
-    k: usize,
-    space: *mut Entry,
-) -> &'a mut [Entry] {
-    let (mut count, mut above, mut i) = (0, f32::NEG_INFINITY, 0);
-    // SAFETY: every offset is below n, and the count below the room.
-    unsafe {
-        while i < n {
-            let block = (4 * S::W).min(n - i);
-            if count >= k && block == 4 * S::W {
-                let mut v = [S::splat(0.0); 4];
-                for j in 0..4 {
-                    v[j] = T::load::<S>(row.add(i + j * S::W));
-                }
-                if S::largest(S::max(S::max(v[0], v[1]), S::max(v[2], v[3]))) <= above {
-                    i += block;
+/// Elements of the smallest block: four of the widest vectors.
+const SMALLEST: usize = 64;
+
+impl Top {
+    /// `None` where a row has not two blocks for each of the `k`. Else all that finding them takes, [`Top::entries`]
+    /// and two numbers for each of the `k`, fits into 8 bytes for each element of a row.
+    pub fn of(k: usize, n: usize) -> Option<Top> {
+        // Few blocks are soon sorted, small ones soon gone through.
+        let block = |k: usize| (n / (8 * k) / SMALLEST).clamp(1, 4) * SMALLEST;
+        (k > 0 && n / (2 * k) >= SMALLEST).then(|| Top { k, n, block: block(k) })
+    }
+
+    fn blocks(self) -> usize {
+        self.n.div_ceil(self.block)
+    }
+
+    fn room(self) -> usize {
+        (4 * self.k).max(SMALLEST)
+    }
+
+    /// Bytes of scratch that [`Top::maxima`] and [`Top::largest`] take.
+    pub fn bytes(self) -> usize {
+        8 * (self.blocks() + self.room())
+    }
+
+    /// The largest element (NaN passed over as likely as not), the plain sum, NaN where any element is, and into
+    /// `scratch` the largest element of each block.
+    ///
+    /// # Safety
+    /// `S`'s features; `row` valid for the elements, and `scratch`, which nobody else uses, for [`Top::bytes`].
+    #[inline(always)]
+    pub unsafe fn maxima<S: Isa, T: Elem>(self, row: *const T, scratch: *mut u8) -> (f32, f32) {
+        let maxima = scratch.cast::<f32>();
+        // SAFETY: every offset is below n, and a block has a maximum.
+        unsafe {
+            let (mut all, mut sum) = (S::splat(f32::NEG_INFINITY), [S::splat(0.0); 4]);
+            for b in 0..self.blocks() {
+                let from = b * self.block;
+                let max;
+                (max, sum) = lanes_largest::<S, T>(row.add(from), self.block.min(self.n - from), sum);
+                all = S::max(max, all);
+                maxima.add(b).write(S::largest(max));
+            }
+            (S::largest(all), S::sum(S::add(S::add(sum[0], sum[1]), S::add(sum[2], sum[3]))))
+        }
+    }
+
+    /// The `k` largest, the largest first, of equals the lowest ids first; −∞ is never among them.
+    ///
+    /// # Safety
+    /// As for [`Top::maxima`], which has been called with the same, and there was no NaN.
+    #[inline(always)]
+    pub unsafe fn largest<'a, S: Isa, T: Elem>(self, row: *const T, scratch: *mut u8) -> &'a mut [Entry] {
+        let maxima = scratch.cast::<f32>();
+        // SAFETY: two numbers for each block, and then room for the entries; every offset is below n.
+        unsafe {
+            let space = maxima.add(2 * self.blocks()).cast::<Entry>();
+            let mut above = self.kth_maximum(maxima).next_down();
+            let mut count = 0;
+            for b in 0..self.blocks() {
+                if *maxima.add(b) <= above {
                     continue;
                 }
-            }
-            for id in i..i + block {
-                let value = (*row.add(id)).to_f32();
-                if count < k || value > above {
-                    space.add(count).write(Entry { value, id: id as u32 });
-                    count += 1;
+                let (mut i, end) = (b * self.block, self.n.min((b + 1) * self.block));
+                while i < end {
+                    let mut lanes = if i + S::W <= end {
+                        S::lanes_above(T::load::<S>(row.add(i)), above)
+                    } else {
+                        S::lanes_above(load_tail::<S, T>(row.add(i), end - i, f32::NEG_INFINITY), above)
+                    };
+                    while lanes != 0 {
+                        let id = i + lanes.trailing_zeros() as usize;
+                        lanes &= lanes - 1;
+                        // Plus 0, so that equal zeros are of one sign.
+                        let value = (*row.add(id)).to_f32() + 0.0;
+                        if value <= above {
+                            continue;
+                        }
+                        space.add(count).write(Entry { value, id: id as u32 });
+                        count += 1;
+                        if count == self.room() {
+                            above = best(std::slice::from_raw_parts_mut(space, count), self.k);
+                            count = self.k;
+                        }
+                    }
+                    i += S::W;
                 }
-                if count == room(k) {
-                    above = best(std::slice::from_raw_parts_mut(space, count), k);
-                    count = k;
-                }
             }
-            i += block;
+            let mut all = std::slice::from_raw_parts_mut(space, count);
+            if count > self.k {
+                best(all, self.k);
+                all = &mut all[..self.k];
+            }
+            all.sort_unstable_by(order);
+            all
         }
-        let all = std::slice::from_raw_parts_mut(space, count);
-        best(all, k);
-        let all = &mut all[..k];
-        all.sort_unstable_by(order);
-        all
+    }
+
+    /// The k-th of the blocks' maxima, by a copy behind them.
+    ///
+    /// # Safety
+    /// As for [`Top::largest`].
+    #[inline(always)]
+    unsafe fn kth_maximum(self, maxima: *mut f32) -> f32 {
+        let blocks = self.blocks();
+        // SAFETY: by contract.
+        let copy = unsafe {
+            maxima.add(blocks).copy_from_nonoverlapping(maxima, blocks);
+            std::slice::from_raw_parts_mut(maxima.add(blocks), blocks)
+        };
+        *copy.select_nth_unstable_by(self.k - 1, |a, b| b.total_cmp(a)).1
     }
 }
 

@@ -194,13 +194,15 @@ impl Contract for Sample<'static> {
                     cases.push(case(dtype, rows, cols, gap, draw));
                 }
             }
+            let from = |top_k| Draw { temperature: 1.0, top_k, seed: 8, ..Draw::GREEDY };
             for cols in [100, 2100] {
-                cases.push(masked(dtype, cols, Draw::GREEDY));
-                cases.push(masked(
-                    dtype,
-                    cols,
-                    Draw { temperature: 1.0, top_k: 50, seed: 8, ..Draw::GREEDY },
-                ));
+                // 5 of 2100 are few, and more than a row has left.
+                for draw in [Draw::GREEDY, from(50), from(5)] {
+                    cases.push(masked(dtype, cols, draw));
+                }
+            }
+            for cols in [700, 5000] {
+                cases.push(level(dtype, cols, from(5)));
             }
         }
         cases
@@ -240,6 +242,15 @@ fn case(dtype: DType, rows: usize, cols: usize, gap: usize, draw: Draw) -> Case<
     let tensors =
         vec![normal(draw.seed + 1, dtype, &[rows, cols + gap], 3.0), unwritten(DType::I32, &[rows])];
     Case { name: format!("{dtype} [{rows}, {cols}] gap {gap} {draw:?}"), tensors, params: (cols, draw) }
+}
+
+/// All logits equal: of them the lowest ids are kept.
+fn level(dtype: DType, cols: usize, draw: Draw) -> Case<(usize, Draw)> {
+    let mut case = case(dtype, 2, cols, 0, draw);
+    let x: Vec<f32> = (0..2 * cols).map(|i| if i % 3 == 0 { -0.0 } else { 0.0 }).collect();
+    case.tensors[0] = Tensor::from_f32(&x, dtype, &[2, cols]).unwrap_or_else(|e| panic!("test data: {e}"));
+    case.name = format!("{dtype} {cols} columns level, {draw:?}");
+    case
 }
 
 /// Most logits −∞, as a grammar leaves them, and two equal largest ones.
