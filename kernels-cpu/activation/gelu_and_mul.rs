@@ -2,7 +2,7 @@
 
 use super::map::{Function, activation};
 use crate::isa::{Elem, Isa};
-use crate::math::normal_cdf;
+use crate::math::normal_cdf_for;
 use kernels_ops::activation::GeluAndMul;
 
 activation!(GeluAndMul, gated(Gelu));
@@ -13,6 +13,6 @@ impl Function for Gelu {
     #[inline(always)]
     unsafe fn of<S: Isa, T: Elem>(&self, x: S::V) -> S::V {
         // SAFETY: passed on.
-        unsafe { S::mul(x, normal_cdf::<S>(x)) }
+        unsafe { S::mul(x, normal_cdf_for::<S, T>(x)) }
     }
 }

@@ -6,7 +6,7 @@ use super::state::Scratch;
 use crate::gemm::tile::{NR, tile};
 use crate::gemm::times::Times;
 use crate::isa::{Elem, Isa};
-use crate::math::{exp, softcap};
+use crate::math::softcap;
 use kernels_ops::attention::{Mask, Sequence, Tensors};
 
 /// Scores of some tokens of a chunk: `rows × tokens` into rows of `CHUNK`, times `scale`. A query and a key are `steps`
@@ -152,7 +152,7 @@ unsafe fn soften<S: Isa>(s: &Scratch, r: usize, (first, end): (usize, usize), n:
         let mut sum = S::splat(0.0);
         c = 0;
         while c < n {
-            let e = exp::<S>(S::sub(S::load_f32(row.add(c)), m));
+            let e = S::exp(S::sub(S::load_f32(row.add(c)), m));
             S::store_f32(row.add(c), e);
             sum = S::add(sum, e);
             c += S::W;

@@ -64,6 +64,7 @@ impl Isa for Avx512Bf16 {
         sum(v: __m512) -> f32;
         sum4(v: [__m512; 4]) -> [f32; 4];
         largest(v: __m512) -> f32;
+        exp(x: __m512) -> __m512;
         lanes_above(v: __m512, than: f32) -> u32;
     }
 

@@ -174,6 +174,12 @@ pub trait Isa: Copy + 'static {
         // SAFETY: passed on.
         unsafe { Self::sigmoid(x) }
     }
+    /// eˣ: below 2 ulp where the result is normal, 0 below -87.7, infinity from 88.73 on, NaN to NaN.
+    #[inline(always)]
+    unsafe fn exp(x: Self::V) -> Self::V {
+        // SAFETY: passed on.
+        unsafe { crate::math::exp_by_rounding::<Self>(x) }
+    }
     /// To the nearest integer, ties to even.
     unsafe fn round(a: Self::V) -> Self::V;
     /// `a · 2ⁿ` for integral `n` in -127..=128: 0 at the lower end; at the upper infinity, or the product where it fits.

@@ -1,7 +1,6 @@
 //! `sampling.softmax`. Three passes over a row: the maximum, exponentials and their sum, the division.
 
 use crate::isa::{Elem, Isa, load_tail, store_tail};
-use crate::math::exp;
 use crate::pool::Plan;
 use crate::variants::{variants, with_float};
 use kernels_core::Ctx;
@@ -108,7 +107,7 @@ pub unsafe fn weights<S: Isa, T: Elem>(row: *const T, out: *mut f32, n: usize, m
             let mut sum = S::splat(0.0);
             let end = n.min(i + 4096);
             while i + S::W <= end {
-                let e = exp::<S>(S::mul(S::sub(T::load::<S>(row.add(i)), m), s));
+                let e = S::exp(S::mul(S::sub(T::load::<S>(row.add(i)), m), s));
                 S::store_f32(out.add(i), e);
                 sum = S::add(sum, e);
                 i += S::W;
@@ -117,7 +116,7 @@ pub unsafe fn weights<S: Isa, T: Elem>(row: *const T, out: *mut f32, n: usize, m
         }
         if i < n {
             let x = load_tail::<S, T>(row.add(i), n - i, f32::NEG_INFINITY);
-            let e = exp::<S>(S::mul(S::sub(x, m), s));
+            let e = S::exp(S::mul(S::sub(x, m), s));
             store_tail::<S, f32>(out.add(i), e, n - i);
             total += f64::from(S::sum(e));
         }

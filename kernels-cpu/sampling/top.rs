@@ -24,12 +24,12 @@ pub struct Top {
 const SMALLEST: usize = 64;
 
 impl Top {
-    /// `None` where a row has not two blocks for each of the `k`. Else all that finding them takes, [`Top::entries`]
+    /// `None` where a row has not two blocks for each of the `k`. Else all that finding them takes, [`Top::bytes`]
     /// and two numbers for each of the `k`, fits into 8 bytes for each element of a row.
     pub fn of(k: usize, n: usize) -> Option<Top> {
         // Few blocks are soon sorted, small ones soon gone through.
         let block = |k: usize| (n / (8 * k) / SMALLEST).clamp(1, 4) * SMALLEST;
-        (k > 0 && n / (2 * k) >= SMALLEST).then(|| Top { k, n, block: block(k) })
+        (k > 0 && k <= n / (2 * SMALLEST)).then(|| Top { k, n, block: block(k) })
     }
 
     fn blocks(self) -> usize {
@@ -141,4 +141,22 @@ fn best(entries: &mut [Entry], k: usize) -> f32 {
 
 fn order(a: &Entry, b: &Entry) -> std::cmp::Ordering {
     b.value.total_cmp(&a.value).then(a.id.cmp(&b.id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_are_few_and_their_scratch_fits() {
+        assert!(Top::of(0, 1 << 20).is_none() && Top::of(usize::MAX, 1 << 20).is_none());
+        for n in [0, 127, 128, 129, 5000, 128_256] {
+            let most = n / 128;
+            assert!(Top::of(most + 1, n).is_none());
+            for top in (1..=most).filter_map(|k| Top::of(k, n)) {
+                assert!(top.bytes() + 8 * top.k <= 8 * n, "{} of {n}", top.k);
+                assert!(top.blocks() >= 2 * top.k, "{} of {n}", top.k);
+            }
+        }
+    }
 }
