@@ -87,16 +87,29 @@ fn cpu_name() -> String {
     name.map_or_else(|| std::env::consts::ARCH.into(), |(_, n)| n.trim().into())
 }
 
-#[cfg(all(target_os = "linux", not(miri)))]
+/// As the kernel lists them: `sysconf` multiplies an L3 by processors that are not there in some virtual machines.
 fn caches() -> [usize; 3] {
-    [libc::_SC_LEVEL1_DCACHE_SIZE, libc::_SC_LEVEL2_CACHE_SIZE, libc::_SC_LEVEL3_CACHE_SIZE]
-        // SAFETY: sysconf only reads.
-        .map(|name| usize::try_from(unsafe { libc::sysconf(name) }).unwrap_or(0))
+    let mut sizes = [0; 3];
+    // A level of two kinds has two entries, and none has more levels than these.
+    for index in 0..8 {
+        let of =
+            |what| std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}"));
+        let (Ok(level), Ok(kind), Ok(size)) = (of("level"), of("type"), of("size")) else { break };
+        let level = level.trim().parse().ok().and_then(|l: usize| sizes.get_mut(l.wrapping_sub(1)));
+        if let (Some(of_level), "Data" | "Unified") = (level, kind.trim()) {
+            *of_level = bytes(size.trim());
+        }
+    }
+    sizes
 }
 
-#[cfg(not(all(target_os = "linux", not(miri))))]
-fn caches() -> [usize; 3] {
-    [0; 3]
+/// Of `48K`, `32M` or a plain number; 0 of anything else.
+fn bytes(size: &str) -> usize {
+    let (number, unit) = match size.strip_suffix('K') {
+        Some(number) => (number, 1 << 10),
+        None => size.strip_suffix('M').map_or((size, 1), |number| (number, 1 << 20)),
+    };
+    number.parse().map_or(0, |n: usize| n * unit)
 }
 
 fn memory() -> u64 {
@@ -105,4 +118,14 @@ fn memory() -> u64 {
         .lines()
         .find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse().ok());
     kib.map_or(0, |k: u64| k * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn sizes_of_caches_are_read() {
+        assert_eq!(["48K", "32M", "512", "", "L2"].map(bytes), [48 << 10, 32 << 20, 512, 0, 0]);
+    }
 }
