@@ -1,12 +1,12 @@
 //! `layernorm.fused_add_rmsnorm`, and the rows of its Gemma form. The unrounded sums of a row wait in f32 scratch (16 KiB at 4096 columns,
-//! in L1) between the pass that adds and the pass that normalises.
+//! in L1) between the pass that adds and the pass that normalises; those of f32 are the new residual itself.
 
 use super::rmsnorm::offset;
 use crate::isa::{Elem, Isa, load_tail, store_tail};
 use crate::pool::Plan;
 use crate::scratch::{self, row_bytes};
 use crate::variants::{variants, with_float};
-use kernels_core::{Ctx, View, ViewMut};
+use kernels_core::{Ctx, DType, Element, View, ViewMut};
 use kernels_ops::layernorm::FusedAddRmsNorm;
 use std::ops::Range;
 
@@ -83,6 +83,9 @@ pub unsafe fn row<S: Isa, T: Elem, O: Elem, const GEMMA: bool>(
 ) {
     // SAFETY: every offset is below cols.
     unsafe {
+        // A row of its own as well would push the weights out of L1.
+        let kept = <T as Element>::DTYPE == DType::F32;
+        let sums = if kept { residual.cast::<f32>() } else { sums };
         let full = cols - cols % S::W;
         let tail = cols - full;
         // Four sums hide the latency of the addition.
@@ -91,7 +94,9 @@ pub unsafe fn row<S: Isa, T: Elem, O: Elem, const GEMMA: bool>(
             ($k:expr, $i:expr) => {
                 let s = S::add(T::load::<S>(x.add($i)), T::load::<S>(residual.add($i)));
                 T::store::<S>(residual.add($i), s);
-                S::store_f32(sums.add($i), s);
+                if !kept {
+                    S::store_f32(sums.add($i), s);
+                }
                 squares[$k] = S::fma(s, s, squares[$k]);
             };
         }
