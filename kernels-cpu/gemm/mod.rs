@@ -10,6 +10,7 @@ mod int8_many;
 mod int8_scaled_mm;
 #[cfg(target_arch = "x86_64")]
 mod int8_vnni;
+mod line;
 mod linear;
 mod linear_gguf;
 pub mod outer;

@@ -34,35 +34,30 @@ pub unsafe fn panel<S: Isa, W: Elem, O: Elem, T: Times>(
         let most = largest_mr::<S>();
         // Six, then four, two and one.
         let turns = if most == 6 { end / 6 + [0, 1, 1, 2, 1, 2][end % 6] } else { end.div_ceil(2) };
-        // For one row weights of 4 bytes come by themselves, and a plain loop is a tenth faster. Measured.
-        let plain = end == 1 && size_of::<W>() == 4;
         for k in (0..x.cols).step_by(DEPTH) {
             let depth = DEPTH.min(x.cols - k);
-            let (mut at, mut ahead) = (w, Ahead { next: w, turn: 0, turns });
+            let (mut at, mut ahead) = (w, Ahead { next: w[0].wrapping_add(next + k * NR), turn: 0, turns });
             for j in 0..NR {
                 at[j] = w[j].add(k);
-                ahead.next[j] =
-                    if k + depth < x.cols { at[j].wrapping_add(depth) } else { w[j].wrapping_add(next) };
             }
             let mut m = 0;
             macro_rules! some {
-                ($rows:literal, $ahead:expr) => {{
+                ($rows:literal) => {{
                     let mut rows = [x.ptr; $rows];
                     for i in 0..$rows {
                         rows[i] = x.ptr.add((m + i) * x.stride + k);
                     }
-                    add::<S, W, T, $rows>(&mut *sums.add(m).cast(), rows, at, depth, $ahead);
+                    add::<S, W, T, $rows>(&mut *sums.add(m).cast(), rows, at, depth, Some(ahead));
                     m += $rows;
                     ahead.turn += 1;
                 }};
             }
             while m < end {
                 match end - m {
-                    6.. if most == 6 => some!(6, Some(ahead)),
-                    4.. if most == 6 => some!(4, Some(ahead)),
-                    2.. => some!(2, Some(ahead)),
-                    _ if plain => some!(1, None),
-                    _ => some!(1, Some(ahead)),
+                    6.. if most == 6 => some!(6),
+                    4.. if most == 6 => some!(4),
+                    2.. => some!(2),
+                    _ => some!(1),
                 }
             }
         }

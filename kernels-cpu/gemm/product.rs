@@ -4,6 +4,7 @@
 use super::blocked::{self, blocked};
 use super::input::Input;
 pub use super::input::is_cut;
+use super::line::line;
 use super::output::Output;
 use super::panel::panel;
 use super::tile::NR;
@@ -77,6 +78,13 @@ unsafe fn stream<S: Isa, W: Elem, O: Elem, T: Times>(
     units: Range<usize>,
     out: Output<O>,
 ) {
+    if x.rows == 1 {
+        for n in units.start * NR..rows.rows.min(units.end * NR) {
+            // SAFETY: the row is inside the weight, and its column inside the output.
+            unsafe { line::<S, W, O, T>(x, weight.add(n * rows.stride), n, out) };
+        }
+        return;
+    }
     for u in units {
         let n = u * NR;
         let count = NR.min(rows.rows - n);

@@ -38,10 +38,11 @@ pub unsafe fn tile<S: Isa, W: Elem, T: Times, const MR: usize>(
     }
 }
 
-/// What is asked for from memory meanwhile: the weights at `next`, a part of them in each of `turns` calls.
+/// What is asked for from memory meanwhile: as many weights as there are here, but in one piece, at `next`; a part of
+/// them in each of `turns` calls.
 #[derive(Clone, Copy)]
 pub struct Ahead<W> {
-    pub next: [*const W; NR],
+    pub next: *const W,
     pub turn: usize,
     pub turns: usize,
 }
@@ -65,8 +66,8 @@ pub unsafe fn add<S: Isa, W: Elem, T: Times, const MR: usize>(
             if let Some(Ahead { next, turns, .. }) = ahead {
                 if left == 0 {
                     left = turns;
-                    for n in 0..NR {
-                        prefetch(next[n].wrapping_add(i));
+                    for line in (0..NR * S::W * size_of::<W>()).step_by(64) {
+                        prefetch(next.wrapping_add(i * NR).cast::<u8>().wrapping_add(line));
                     }
                 }
                 left -= 1;
