@@ -20,6 +20,9 @@ pub const UNIT: usize = 32;
 /// Columns that are summed together, so that rows of x are passed over less often.
 const COLUMNS: usize = 2 * UNIT;
 
+/// Up to so many rows of x weights are all that takes time.
+const FEW: usize = 4;
+
 /// Rows of x whose sums are kept: some 128 KiB.
 const ROWS: usize = 512;
 
@@ -63,8 +66,10 @@ pub unsafe fn blocked<S: Isa, W: Elem, M: Multiply<S>>(
 ) {
     let blocks = x.rows.div_ceil(ROWS);
     let (mut n, last) = (units.start * UNIT, weight.rows.rows.min(units.end * UNIT));
+    // Packed panels lie one after another: memory is read from one end to the other, unless x takes longer.
+    let together = if weight.packed && x.rows <= FEW { UNIT } else { COLUMNS };
     while n < last {
-        let columns = Columns { n, count: COLUMNS.min(last - n), panels: space };
+        let columns = Columns { n, count: together.min(last - n), panels: space };
         for block in 0..blocks {
             // Blocks of about the same size, of whole tiles.
             let bound = |i: usize| (x.rows * i / blocks).next_multiple_of(S::TILE).min(x.rows);

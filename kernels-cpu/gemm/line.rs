@@ -4,10 +4,7 @@
 use super::input::Input;
 use super::output::Output;
 use super::times::Times;
-use crate::isa::{Elem, Isa, load_tail, prefetch};
-
-/// How far ahead weights are asked for, in bytes: of 2, 4, 8 and 16 KiB the fastest.
-const AHEAD: usize = 8192;
+use crate::isa::{Elem, FAR_AHEAD, Isa, load_tail, prefetch};
 
 /// x times the weight row at `w`, which is column `n` of the output.
 ///
@@ -20,7 +17,7 @@ pub unsafe fn line<S: Isa, W: Elem, O: Elem, T: Times>(x: Input, w: *const W, n:
         let (mut acc, mut i) = ([S::splat(0.0); 4], 0);
         while i + 4 * S::W <= x.cols {
             for line in (0..4 * S::W * size_of::<W>()).step_by(64) {
-                prefetch(w.add(i).cast::<u8>().wrapping_add(AHEAD + line));
+                prefetch(w.add(i).cast::<u8>().wrapping_add(FAR_AHEAD + line));
             }
             for j in 0..4 {
                 let at = i + j * S::W;

@@ -4,7 +4,7 @@
 
 use super::input::DEPTH;
 use super::times::Times;
-use crate::isa::{AHEAD, Elem, Isa, prefetch};
+use crate::isa::{Elem, FAR_AHEAD, Isa, prefetch};
 
 /// Panels of `2 W` columns, in each of which a step along k is `stride` numbers after the one before.
 #[derive(Clone, Copy)]
@@ -162,8 +162,8 @@ unsafe fn tile<S: Isa, E: Elem, M: Multiply<S>, const ROWS: usize, const STREAME
             }
             let at = panel.add(k * o.panels.stride);
             if STREAMED {
-                prefetch(at.cast::<u8>().wrapping_add(AHEAD));
-                prefetch(at.add(S::W).cast::<u8>().wrapping_add(AHEAD));
+                prefetch(at.cast::<u8>().wrapping_add(FAR_AHEAD));
+                prefetch(at.add(S::W).cast::<u8>().wrapping_add(FAR_AHEAD));
             }
             M::step::<E, ROWS>(&mut acc, rows, k, at);
         }

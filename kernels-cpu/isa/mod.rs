@@ -39,6 +39,10 @@ pub trait Square: Isa {
 /// processor's own prefetching ends with each page.
 pub const AHEAD: usize = 2048;
 
+/// The same where a thread reads nothing else from memory, from one end to the other: of 2, 4, 8 and 16 KiB the fastest
+/// for products of weights of every type.
+pub const FAR_AHEAD: usize = 8192;
+
 /// Asks for the line of an address, which may point anywhere.
 #[inline(always)]
 pub fn prefetch<T>(at: *const T) {
