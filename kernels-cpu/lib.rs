@@ -11,6 +11,7 @@ mod isa;
 mod kvcache;
 mod layernorm;
 mod math;
+mod normal;
 mod pool;
 mod quantization;
 mod sampling;

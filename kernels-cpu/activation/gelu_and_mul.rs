@@ -2,7 +2,7 @@
 
 use super::map::{Function, activation};
 use crate::isa::{Elem, Isa};
-use crate::math::normal_cdf_for;
+use crate::normal::normal_cdf_for;
 use kernels_ops::activation::GeluAndMul;
 
 activation!(GeluAndMul, gated(Gelu));
