@@ -4,7 +4,7 @@
 use super::input::Input;
 use super::output::Output;
 use super::times::Times;
-use crate::isa::{Elem, FAR_AHEAD, Isa, load_tail, prefetch};
+use crate::isa::{Elem, FAR_AHEAD, Isa, load_some, prefetch};
 
 /// x times the weight row at `w`, which is column `n` of the output.
 ///
@@ -25,17 +25,13 @@ pub unsafe fn line<S: Isa, W: Elem, O: Elem, T: Times>(x: Input, w: *const W, n:
             }
             i += 4 * S::W;
         }
-        while i + S::W <= x.cols {
-            acc[0] = T::times::<S>(acc[0], S::load_f32(x.ptr.add(i)), W::load::<S>(w.add(i)));
-            i += S::W;
+        while i < x.cols {
+            let left = S::W.min(x.cols - i);
+            let (x, w) =
+                (load_some::<S, f32>(x.ptr.add(i), left, 0.0), load_some::<S, W>(w.add(i), left, 0.0));
+            acc[0] = T::times::<S>(acc[0], x, w);
+            i += left;
         }
-        if i < x.cols {
-            let (x, w) = (
-                load_tail::<S, f32>(x.ptr.add(i), x.cols - i, 0.0),
-                load_tail::<S, W>(w.add(i), x.cols - i, 0.0),
-            );
-            acc[1] = T::times::<S>(acc[1], x, w);
-        }
-        out.put(0, n, S::sum(S::add(S::add(acc[0], acc[1]), S::add(acc[2], acc[3]))));
+        out.put(0, n, S::sum_of_four(acc));
     }
 }

@@ -1,6 +1,6 @@
 //! Where a product's results go: scales, bias, one rounding.
 
-use crate::isa::{Elem, Isa, load_tail, store_tail};
+use crate::isa::{Elem, Isa, load_some, store_tail};
 use kernels_core::{View, ViewMut};
 
 /// The output, and what results meet on their way there.
@@ -72,11 +72,11 @@ impl<O: Elem> Output<O> {
         unsafe {
             let mut v = dots;
             if let Some((x, w)) = self.scales {
-                let w = load::<S, f32>(w.add(n), count);
+                let w = load_some::<S, f32>(w.add(n), count, 0.0);
                 v = S::mul(S::mul(v, S::splat(*x.add(m))), w);
             }
             if let Some(bias) = self.bias {
-                v = S::add(v, load::<S, O>(bias.add(n), count));
+                v = S::add(v, load_some::<S, O>(bias.add(n), count, 0.0));
             }
             let at = self.ptr.add(m * self.stride + n);
             if count < S::W { store_tail::<S, O>(at, v, count) } else { O::store::<S>(at, v) }
@@ -103,14 +103,4 @@ pub unsafe fn store_turned<S: Isa<V = std::arch::x86_64::__m512>, O: Elem>(
             out.store::<S>(m + i, n, columns, tile[i]);
         }
     }
-}
-
-/// The first `count` lanes from memory.
-///
-/// # Safety
-/// `S`'s features; `p` valid for `count` elements.
-#[inline(always)]
-unsafe fn load<S: Isa, T: Elem>(p: *const T, count: usize) -> S::V {
-    // SAFETY: by contract.
-    unsafe { if count < S::W { load_tail::<S, T>(p, count, 0.0) } else { T::load::<S>(p) } }
 }

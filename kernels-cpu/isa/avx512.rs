@@ -225,10 +225,7 @@ impl Isa for Avx512 {
         unsafe {
             // Operands in this order keep a NaN.
             let x = _mm512_min_ps(_mm512_set1_ps(89.0), x);
-            let n = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(_mm512_mul_ps(
-                x,
-                _mm512_set1_ps(std::f32::consts::LOG2_E),
-            ));
+            let n = Self::round(_mm512_mul_ps(x, _mm512_set1_ps(std::f32::consts::LOG2_E)));
             let r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0.693_359_4), x);
             let r = _mm512_fmadd_ps(n, _mm512_set1_ps(2.121_944_4e-4), r);
             // e^r to 1.05e-7 of itself, in parts that do not wait for each other.
@@ -236,9 +233,7 @@ impl Isa for Avx512 {
             let second = _mm512_fmadd_ps(r, _mm512_set1_ps(0.166_671_16), _mm512_set1_ps(0.499_992_3));
             let third = _mm512_fmadd_ps(r, _mm512_set1_ps(0.008_312_502), _mm512_set1_ps(0.041_890_33));
             let rest = _mm512_fmadd_ps(square, _mm512_fmadd_ps(square, third, second), r);
-            let p = _mm512_add_ps(_mm512_set1_ps(1.0), rest);
-            let above = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(-87.7));
-            _mm512_maskz_scalef_ps(above, p, n)
+            Self::scale_by_power(_mm512_add_ps(_mm512_set1_ps(1.0), rest), n)
         }
     }
     #[inline(always)]

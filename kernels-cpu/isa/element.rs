@@ -61,6 +61,16 @@ pub unsafe fn load_tail<S: Isa, T: Elem>(p: *const T, n: usize, fill: f32) -> S:
     unsafe { S::load_f32(lanes.as_ptr()) }
 }
 
+/// The first `n` lanes from memory, at most all of them, the others `fill`.
+///
+/// # Safety
+/// As for [`Isa`], for `n` elements.
+#[inline(always)]
+pub unsafe fn load_some<S: Isa, T: Elem>(p: *const T, n: usize, fill: f32) -> S::V {
+    // SAFETY: by contract.
+    unsafe { if n < S::W { load_tail::<S, T>(p, n, fill) } else { T::load::<S>(p) } }
+}
+
 /// The first `n < W` lanes to memory.
 ///
 /// # Safety

@@ -23,7 +23,7 @@ pub use avx2::Avx2;
 pub use avx512::Avx512;
 #[cfg(target_arch = "x86_64")]
 pub use avx512bf16::Avx512Bf16;
-pub use element::{Elem, load_tail, store_tail};
+pub use element::{Elem, load_some, load_tail, store_tail};
 pub use portable::Portable;
 
 /// Eight lanes that can be turned.
@@ -189,6 +189,12 @@ pub trait Isa: Copy + 'static {
     /// `a · 2ⁿ` for integral `n` in -127..=128: 0 at the lower end; at the upper infinity, or the product where it fits.
     unsafe fn scale_by_power(a: Self::V, n: Self::V) -> Self::V;
     unsafe fn sum(v: Self::V) -> f32;
+    /// The sum of four vectors, which is one number: what a loop adds up in four, to hide the latency of an addition.
+    #[inline(always)]
+    unsafe fn sum_of_four([a, b, c, d]: [Self::V; 4]) -> f32 {
+        // SAFETY: passed on.
+        unsafe { Self::sum(Self::add(Self::add(a, b), Self::add(c, d))) }
+    }
     /// The sums of four vectors, cheaper together.
     unsafe fn sum4(v: [Self::V; 4]) -> [f32; 4];
     unsafe fn largest(v: Self::V) -> f32;

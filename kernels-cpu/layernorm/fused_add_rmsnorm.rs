@@ -119,8 +119,7 @@ pub unsafe fn row<S: Isa, T: Elem, O: Elem, const GEMMA: bool>(
             store_tail::<S, f32>(sums.add(full), s, tail);
             squares[0] = S::fma(s, s, squares[0]);
         }
-        let squares = S::add(S::add(squares[0], squares[1]), S::add(squares[2], squares[3]));
-        let mean = S::sum(squares) / cols as f32;
+        let mean = S::sum_of_four(squares) / cols as f32;
         let scale = S::splat(1.0 / (mean + eps).sqrt());
         i = 0;
         while i < full {

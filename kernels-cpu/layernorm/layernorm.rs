@@ -63,7 +63,7 @@ unsafe fn sum<S: Isa, T: Elem, const SQUARED: bool>(x: *const T, cols: usize, me
             // Lanes past the end hold the mean, whose difference is 0.
             add!(1, load_tail::<S, T>(x.add(i), cols - i, mean));
         }
-        S::sum(S::add(S::add(sums[0], sums[1]), S::add(sums[2], sums[3])))
+        S::sum_of_four(sums)
     }
 }
 

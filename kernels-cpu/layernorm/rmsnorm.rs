@@ -115,6 +115,6 @@ unsafe fn sum_of_squares<S: Isa, T: Elem>(x: *const T, cols: usize) -> f32 {
             let v = load_tail::<S, T>(x.add(i), cols - i, 0.0);
             sums[1] = S::fma(v, v, sums[1]);
         }
-        S::sum(S::add(S::add(sums[0], sums[1]), S::add(sums[2], sums[3])))
+        S::sum_of_four(sums)
     }
 }

@@ -100,9 +100,8 @@ unsafe fn magnitude<S: Isa, T: Elem>(x: *const T, n: usize, floor: f32) -> f32 {
         if i < n {
             meet!(1, load_tail::<S, T>(x.add(i), n - i, 0.0));
         }
-        let odd = S::add(S::add(odd[0], odd[1]), S::add(odd[2], odd[3]));
         let max = S::max(S::max(max[0], max[1]), S::max(max[2], max[3]));
-        if S::sum(odd).is_nan() {
+        if S::sum_of_four(odd).is_nan() {
             for i in 0..n {
                 if (*x.add(i)).to_f32().is_nan() {
                     return f32::NAN;

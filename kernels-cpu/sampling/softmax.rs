@@ -44,7 +44,7 @@ pub unsafe fn largest_and_sum<S: Isa, T: Elem>(row: *const T, n: usize) -> (f32,
     // SAFETY: by contract.
     unsafe {
         let (max, sum) = lanes_largest::<S, T>(row, n, [S::splat(0.0); 4]);
-        (S::largest(max), S::sum(S::add(S::add(sum[0], sum[1]), S::add(sum[2], sum[3]))))
+        (S::largest(max), S::sum_of_four(sum))
     }
 }
 

@@ -3,7 +3,7 @@
 //! reach it, k of them as a rule, and keeps little more than what it looks for.
 
 use super::softmax::lanes_largest;
-use crate::isa::{Elem, Isa, load_tail};
+use crate::isa::{Elem, Isa, load_some};
 
 /// An element of a row.
 #[derive(Clone, Copy)]
@@ -27,9 +27,12 @@ impl Top {
     /// `None` where a row has not two blocks for each of the `k`. Else all that finding them takes, [`Top::bytes`]
     /// and two numbers for each of the `k`, fits into 8 bytes for each element of a row.
     pub fn of(k: usize, n: usize) -> Option<Top> {
+        if k == 0 || k > n / (2 * SMALLEST) {
+            return None;
+        }
         // Few blocks are soon sorted, small ones soon gone through.
-        let block = |k: usize| (n / (8 * k) / SMALLEST).clamp(1, 4) * SMALLEST;
-        (k > 0 && k <= n / (2 * SMALLEST)).then(|| Top { k, n, block: block(k) })
+        let block = (n / (8 * k) / SMALLEST).clamp(1, 4) * SMALLEST;
+        Some(Top { k, n, block })
     }
 
     fn blocks(self) -> usize {
@@ -63,7 +66,7 @@ impl Top {
                 all = S::max(max, all);
                 maxima.add(b).write(S::largest(max));
             }
-            (S::largest(all), S::sum(S::add(S::add(sum[0], sum[1]), S::add(sum[2], sum[3]))))
+            (S::largest(all), S::sum_of_four(sum))
         }
     }
 
@@ -85,11 +88,8 @@ impl Top {
                 }
                 let (mut i, end) = (b * self.block, self.n.min((b + 1) * self.block));
                 while i < end {
-                    let mut lanes = if i + S::W <= end {
-                        S::lanes_above(T::load::<S>(row.add(i)), above)
-                    } else {
-                        S::lanes_above(load_tail::<S, T>(row.add(i), end - i, f32::NEG_INFINITY), above)
-                    };
+                    let v = load_some::<S, T>(row.add(i), S::W.min(end - i), f32::NEG_INFINITY);
+                    let mut lanes = S::lanes_above(v, above);
                     while lanes != 0 {
                         let id = i + lanes.trailing_zeros() as usize;
                         lanes &= lanes - 1;
