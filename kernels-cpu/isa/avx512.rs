@@ -7,6 +7,17 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub struct Avx512;
 
+/// Which 16-bit numbers are the upper halves of 32-bit ones; the upper half of the vector does not matter.
+const UPPER_HALVES: __m512i = {
+    let (mut which, mut i) = ([0u16; 32], 0);
+    while i < 16 {
+        which[i] = 2 * i as u16 + 1;
+        i += 1;
+    }
+    // SAFETY: both are 64 bytes of which any are valid.
+    unsafe { std::mem::transmute(which) }
+};
+
 /// 2^f for f in [0, 1), by a polynomial of degree 5 (error 1e-7).
 ///
 /// # Safety
@@ -77,13 +88,14 @@ impl Isa for Avx512 {
         // SAFETY: see above the impl.
         unsafe {
             let bits = _mm512_castps_si512(v);
-            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
-            let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
-            // Rounding could carry a NaN's payload into an infinity: set its quiet bit instead.
-            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
-            let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x0040_0000));
-            let all = _mm512_srli_epi32::<16>(_mm512_mask_blend_epi32(nan, rounded, quiet));
-            _mm256_storeu_si256(p.cast(), _mm512_cvtepi32_epi16(all));
+            let odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x1_0000));
+            let up = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF));
+            let rounded = _mm512_mask_add_epi32(up, odd, up, _mm512_set1_epi32(1));
+            // Rounding could carry a NaN's payload into an infinity: where v is NaN, v with its quiet bit set instead.
+            let both_nans_quiet = _mm512_set1_epi32(0x22);
+            let all = _mm512_fixupimm_ps::<0>(_mm512_castsi512_ps(rounded), v, both_nans_quiet);
+            let upper = _mm512_permutexvar_epi16(UPPER_HALVES, _mm512_castps_si512(all));
+            _mm256_storeu_si256(p.cast(), _mm512_castsi512_si256(upper));
         }
     }
     #[inline(always)]

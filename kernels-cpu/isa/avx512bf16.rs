@@ -1,4 +1,4 @@
-//! AVX-512 with the bf16 conversion: one instruction where the base set takes nine.
+//! AVX-512 with the bf16 conversion: one instruction where the base set takes five.
 
 use super::{Avx512, Isa};
 use std::arch::x86_64::*;

@@ -254,4 +254,59 @@ mod tests {
             right(unsafe { pairs_by_instructions(&a, &b) }, Avx512Bf16::W);
         }
     }
+
+    /// Every upper half of an f32 with lower halves around a tie, as `S` rounds them to bf16.
+    ///
+    /// # Safety
+    /// `S`'s features.
+    #[inline(always)]
+    unsafe fn round_to_bf16<S: Isa>() {
+        for upper in (0..1u32 << 16).step_by(S::W) {
+            for lower in [0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF] {
+                let (mut from, mut to) = ([0f32; 16], [0u16; 16]);
+                for i in 0..S::W {
+                    from[i] = f32::from_bits((upper + i as u32) << 16 | lower);
+                }
+                // SAFETY: by contract; both are as long as the widest vector.
+                unsafe { S::store_bf16(to.as_mut_ptr(), S::load_f32(from.as_ptr())) };
+                for i in 0..S::W {
+                    assert_eq!(to[i], bf16::from_f32(from[i]).to_bits(), "{:#x}", from[i].to_bits());
+                }
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+    fn round_by_avx512() {
+        // SAFETY: the features are there.
+        unsafe { round_to_bf16::<Avx512>() }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn round_by_avx2() {
+        // SAFETY: the features are there.
+        unsafe { round_to_bf16::<Avx2>() }
+    }
+
+    #[test]
+    fn every_set_rounds_to_bf16_as_the_type_does() {
+        // SAFETY: the portable set needs no features.
+        unsafe { round_to_bf16::<Portable>() }
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c")
+            {
+                // SAFETY: the features are there.
+                unsafe { round_by_avx2() }
+            }
+            if crate::math::has_avx512() {
+                // SAFETY: the features are there.
+                unsafe { round_by_avx512() }
+            }
+        }
+    }
 }
