@@ -1,11 +1,13 @@
 //! What typed calls keep is what a fresh decision would be, whatever was changed in between.
 
 mod linked;
+mod turn;
 mod who;
 
 use kernels_core::*;
 use linked::{BACKENDS, MANIFEST, call};
 use proptest::prelude::*;
+use turn::turn;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -76,6 +78,7 @@ fn walk<'s>(registry: &Registry, mut steps: &'s [Step], depth: usize) -> &'s [St
 
 #[test]
 fn the_explanation_of_a_call_has_the_gates_words() {
+    let (_turn, _) = turn();
     let x = Tensor::zeros(DType::BF16, &[1], Device::cpu()).unwrap();
     let mut out = [0i32];
     let out = ViewMut::from_slice(&mut out, &[1]).unwrap();
@@ -89,9 +92,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 10 } else { 2_000 }, failure_persistence: None, ..Default::default() })]
     #[test]
     fn what_is_kept_equals_a_fresh_decision(steps in prop::collection::vec(step(), 1..60)) {
-        let registry = Registry::linked().unwrap();
-        registry.set_policy(Policy::default()).unwrap();
-        registry.quarantined().iter().for_each(|q| assert!(registry.release(&q.kernel, q.device)));
+        let (_turn, registry) = turn();
         walk(registry, &steps, 0);
     }
 }

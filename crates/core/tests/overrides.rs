@@ -1,9 +1,11 @@
 //! Who decides: call, scope, process, rank; and what quarantine, self-tests and counters do. Over what this test
 //! links, because typed calls know no other registry.
 
+mod turn;
+
 use kernels_core::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use turn::turn;
 
 kernels_core::backend! { backends: [Backend("a"), Backend("b"), Backend("gpu"), Backend::REFERENCE], driver: &HOST }
 
@@ -69,23 +71,6 @@ fn run(x: f32) -> Result<f32> {
 
 fn who() -> f32 {
     run(0.0).unwrap()
-}
-
-/// The process's policy is one; tests take turns and leave it as they found it.
-struct Turn(#[allow(dead_code)] MutexGuard<'static, ()>);
-
-fn turn() -> (Turn, &'static Registry) {
-    static ONE: Mutex<()> = Mutex::new(());
-    let guard = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    (Turn(guard), Registry::linked().unwrap())
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let registry = Registry::linked().unwrap();
-        registry.set_policy(Policy::default()).unwrap();
-        registry.quarantined().iter().for_each(|q| assert!(registry.release(&q.kernel, q.device)));
-    }
 }
 
 fn strict(backend: &'static str) -> Policy {
