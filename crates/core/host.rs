@@ -6,7 +6,7 @@ use crate::error::DriverError;
 use crate::names::{DeviceId, DeviceKind};
 use crate::platform::{Arch, Platform, detect_cpu};
 use crate::reason::Reason;
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, dealloc};
 
 /// The host driver, for the manifest of a CPU backend.
 pub static HOST: Host = Host(());
@@ -17,8 +17,11 @@ pub struct Host(());
 /// One cache line, and one AVX-512 register.
 const ALIGN: usize = 64;
 
+/// Of x86-64, and of Arm with pages of 4 KiB.
+const HUGE_PAGE: usize = 2 << 20;
+
 // SAFETY: features are detected on this processor and can only be taken away; memory comes from the
-// global allocator with ALIGN.
+// global allocator with its [`align`], at least ALIGN.
 unsafe impl Driver for Host {
     fn kind(&self) -> DeviceKind {
         DeviceKind::CPU
@@ -51,16 +54,27 @@ unsafe impl Driver for Host {
         if bytes == 0 {
             return Ok(std::ptr::without_provenance_mut(ALIGN));
         }
-        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|e| DriverError::Words(e.to_string()))?;
-        // SAFETY: the size is not zero.
-        let ptr = unsafe { if zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
-        if ptr.is_null() { Err(format!("{bytes} bytes of host memory refused").into()) } else { Ok(ptr) }
+        let layout =
+            Layout::from_size_align(bytes, align(bytes)).map_err(|e| DriverError::Words(e.to_string()))?;
+        // SAFETY: the size is not zero; the memory has it.
+        unsafe {
+            let ptr = alloc(layout);
+            if ptr.is_null() {
+                return Err(format!("{bytes} bytes of host memory refused").into());
+            }
+            // Before any of it is written: a page has its size from then on.
+            ask_for_huge_pages(ptr, bytes);
+            if zeroed {
+                ptr.write_bytes(0, bytes);
+            }
+            Ok(ptr)
+        }
     }
 
     unsafe fn free(&self, _device: u32, ptr: *mut u8, bytes: usize) {
         if bytes > 0 {
             // SAFETY: by contract, allocated above with this size.
-            unsafe { dealloc(ptr, Layout::from_size_align_unchecked(bytes, ALIGN)) }
+            unsafe { dealloc(ptr, Layout::from_size_align_unchecked(bytes, align(bytes))) }
         }
     }
 
@@ -79,6 +93,27 @@ unsafe impl Driver for Host {
     fn synchronize(&self, _device: u32) -> Result<(), DriverError> {
         Ok(())
     }
+}
+
+/// That of so many bytes: what has a huge page begins with one.
+fn align(bytes: usize) -> usize {
+    if bytes >= HUGE_PAGE { HUGE_PAGE } else { ALIGN }
+}
+
+/// Where Linux gives huge pages to those who ask. A weight is read once in a call, and each of its small pages costs a
+/// walk through the tables, two in a virtual machine.
+///
+/// # Safety
+/// An allocation of so many bytes, of which none was written.
+unsafe fn ask_for_huge_pages(ptr: *mut u8, bytes: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if bytes >= HUGE_PAGE {
+        // SAFETY: whole pages of the allocation, whose contents the advice does not change. A kernel without huge pages
+        // refuses it, and small ones do.
+        unsafe { libc::madvise(ptr.cast(), bytes / HUGE_PAGE * HUGE_PAGE, libc::MADV_HUGEPAGE) };
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = (ptr, bytes);
 }
 
 fn cpu_name() -> String {
@@ -122,7 +157,21 @@ fn memory() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::bytes;
+    use super::{ALIGN, HOST, HUGE_PAGE, bytes};
+    use crate::device::Driver;
+
+    #[test]
+    fn large_memory_begins_with_a_huge_page_and_is_zeroed_on_demand() {
+        for size in [1, HUGE_PAGE - 1, HUGE_PAGE, 3 * HUGE_PAGE + 5] {
+            let ptr = HOST.alloc(0, size, true).expect("memory");
+            assert!((ptr as usize).is_multiple_of(if size < HUGE_PAGE { ALIGN } else { HUGE_PAGE }));
+            // SAFETY: so many bytes, zeroed, freed once.
+            unsafe {
+                assert!([0, size / 2, size - 1].map(|i| *ptr.add(i)) == [0; 3]);
+                HOST.free(0, ptr, size);
+            }
+        }
+    }
 
     #[test]
     fn sizes_of_caches_are_read() {
