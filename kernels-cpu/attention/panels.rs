@@ -75,7 +75,7 @@ impl<S: Isa, C: Elem> Products<S, C> for Panels {
             let panels =
                 Columns { first: panel.cast_const(), count: pad / (2 * S::W), apart: 2 * S::W, stride: pad };
             let (x, sums) = ((s.scores.add(some.start).cast_const(), CHUNK), (s.state.sums, pad));
-            outer::<S, f32, Numbers>(
+            outer::<S, f32, Numbers, CHUNK>(
                 Outer { x, panels, depth: some.len(), sums, add: true, streamed: false },
                 rows,
             );
@@ -107,7 +107,8 @@ pub(super) unsafe fn turned_scores<S: Isa, C: Elem, W: Elem, T: Times>(
             turn::<S, W>(&keys[..width], steps, panel, 0);
             let panels = Columns { first: panel.cast_const(), count: 1, apart: 0, stride: width };
             let (x, sums) = ((s.q.cast_const().cast(), padded), (s.scores.add(first), CHUNK));
-            outer::<S, f32, T>(Outer { x, panels, depth: steps, sums, add: false, streamed: false }, rows);
+            let o = Outer { x, panels, depth: steps, sums, add: false, streamed: false };
+            outer::<S, f32, T, 0>(o, rows);
             if scale != 1.0 {
                 for r in 0..rows {
                     for half in 0..2 {

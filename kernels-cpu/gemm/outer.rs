@@ -105,21 +105,22 @@ pub struct Outer<E> {
     pub streamed: bool,
 }
 
-/// `rows` rows of x times all panels.
+/// `rows` rows of x times all panels. Where it is known beforehand how far apart rows of x are, that is `APART`, else 0:
+/// then a tile needs one pointer for all of them, where otherwise there are more than registers.
 ///
 /// # Safety
 /// `S`'s features; rows, steps and columns are inside x, the panels and the sums.
 #[inline(always)]
-pub unsafe fn outer<S: Isa, E: Elem, M: Multiply<S>>(o: Outer<E>, rows: usize) {
+pub unsafe fn outer<S: Isa, E: Elem, M: Multiply<S>, const APART: usize>(o: Outer<E>, rows: usize) {
     let mut m = 0;
     macro_rules! tiles {
-        ($rows:literal) => {{
+        ($rows:literal, $apart:expr) => {{
             for p in 0..o.panels.count {
                 // SAFETY: by contract.
                 unsafe {
                     match o.streamed && m == 0 {
-                        true => tile::<S, E, M, $rows, true>(o, m, p),
-                        false => tile::<S, E, M, $rows, false>(o, m, p),
+                        true => tile::<S, E, M, $rows, $apart, true>(o, m, p),
+                        false => tile::<S, E, M, $rows, $apart, false>(o, m, p),
                     }
                 }
             }
@@ -128,11 +129,11 @@ pub unsafe fn outer<S: Isa, E: Elem, M: Multiply<S>>(o: Outer<E>, rows: usize) {
     }
     while m < rows {
         match rows - m {
-            12.. if S::TILE >= 12 => tiles!(12),
-            6.. if S::TILE >= 6 => tiles!(6),
-            4.. if S::TILE >= 6 => tiles!(4),
-            2.. => tiles!(2),
-            _ => tiles!(1),
+            12.. if S::TILE >= 12 => tiles!(12, APART),
+            6.. if S::TILE >= 6 => tiles!(6, APART),
+            4.. if S::TILE >= 6 => tiles!(4, 0),
+            2.. => tiles!(2, 0),
+            _ => tiles!(1, 0),
         }
     }
 }
@@ -142,7 +143,14 @@ pub unsafe fn outer<S: Isa, E: Elem, M: Multiply<S>>(o: Outer<E>, rows: usize) {
 /// # Safety
 /// As for [`outer`].
 #[inline(always)]
-unsafe fn tile<S: Isa, E: Elem, M: Multiply<S>, const ROWS: usize, const STREAMED: bool>(
+unsafe fn tile<
+    S: Isa,
+    E: Elem,
+    M: Multiply<S>,
+    const ROWS: usize,
+    const APART: usize,
+    const STREAMED: bool,
+>(
     o: Outer<E>,
     m: usize,
     p: usize,
@@ -150,23 +158,36 @@ unsafe fn tile<S: Isa, E: Elem, M: Multiply<S>, const ROWS: usize, const STREAME
     // SAFETY: every offset is below `depth` and inside its row.
     unsafe {
         let (mut acc, mut rows) = ([[S::splat(0.0); 2]; ROWS], [o.x.0; ROWS]);
+        let apart = if APART == 0 { o.x.1 } else { APART };
         for i in 0..ROWS {
-            rows[i] = o.x.0.add((m + i) * o.x.1);
+            rows[i] = o.x.0.add(m * apart).add(i * apart);
         }
         // Each panel asks for a part.
-        let ahead = rows[0].wrapping_add(ROWS * o.x.1 + 2 * DEPTH * p);
+        let ahead = rows[0].wrapping_add(ROWS * apart + 2 * DEPTH * p);
         let panel = o.panels.first.add(p * o.panels.apart);
-        for k in 0..o.depth {
-            if k % 8 == 0 {
-                prefetch(ahead.wrapping_add(2 * k));
-            }
-            let at = panel.add(k * o.panels.stride);
-            if STREAMED {
-                prefetch(at.cast::<u8>().wrapping_add(FAR_AHEAD));
-                prefetch(at.add(S::W).cast::<u8>().wrapping_add(FAR_AHEAD));
-            }
-            M::step::<E, ROWS>(&mut acc, rows, k, at);
+        let mut k = 0;
+        macro_rules! steps {
+            ($steps:literal) => {
+                while o.depth - k >= $steps {
+                    if k % 8 == 0 {
+                        prefetch(ahead.wrapping_add(2 * k));
+                    }
+                    for next in 0..$steps {
+                        let at = panel.add((k + next) * o.panels.stride);
+                        if STREAMED {
+                            prefetch(at.cast::<u8>().wrapping_add(FAR_AHEAD));
+                            prefetch(at.add(S::W).cast::<u8>().wrapping_add(FAR_AHEAD));
+                        }
+                        M::step::<E, ROWS>(&mut acc, rows, k + next, at);
+                    }
+                    k += $steps;
+                }
+            };
         }
+        if APART != 0 {
+            steps!(4);
+        }
+        steps!(1);
         for i in 0..ROWS {
             for j in 0..2 {
                 let at = o.sums.0.add((m + i) * o.sums.1 + p * 2 * S::W + j * S::W);
