@@ -123,7 +123,7 @@ pub unsafe fn attend<S: Isa, C: Elem, P: Products<S, C>>(
             for some in pieces(chunk.len, piece) {
                 for head in first..last {
                     if several {
-                        ask(&chunk.values[some.clone()], head * value_head, dim);
+                        ask::<S, C>(&chunk.values[some.clone()], head * value_head, dim);
                     }
                     let s = scratch.after((head - first) * rows, pad, query(head));
                     products.scores(t, &s, &chunk, (some.clone(), head * key_head), rows);
@@ -136,7 +136,7 @@ pub unsafe fn attend<S: Isa, C: Elem, P: Products<S, C>>(
             for some in pieces(chunk.len, piece) {
                 for head in first..last {
                     if let Some(next) = next.as_ref().filter(|_| several) {
-                        ask(
+                        ask::<S, C>(
                             &next.keys[some.start.min(next.len)..some.end.min(next.len)],
                             head * key_head,
                             dim,
@@ -151,9 +151,12 @@ pub unsafe fn attend<S: Isa, C: Elem, P: Products<S, C>>(
     }
 }
 
-/// Asks for what `rows` have at `at`.
+/// Asks for what `rows` have at `at`, where the processor does not see by itself how they go on.
 #[inline(always)]
-fn ask<C>(rows: &[*const C], at: usize, dim: usize) {
+fn ask<S: Isa, C>(rows: &[*const C], at: usize, dim: usize) {
+    if dim * size_of::<C>() >= S::FOLLOWED {
+        return;
+    }
     for row in rows {
         for line in (0..dim * size_of::<C>()).step_by(64) {
             prefetch_later(row.wrapping_add(at).cast::<u8>().wrapping_add(line));

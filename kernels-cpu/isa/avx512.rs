@@ -44,6 +44,8 @@ impl Isa for Avx512 {
     type Eight = super::Avx2;
     const W: usize = 16;
     const TILE: usize = 12;
+    // Of a Xeon; the other makers' processors have the bf16 instructions, and another set.
+    const FOLLOWED: usize = 512;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> __m512 {

@@ -93,6 +93,9 @@ pub trait Isa: Copy + 'static {
     const TILE: usize;
     /// Whether [`Isa::dot_bf16`] is an instruction.
     const PAIRS: bool = false;
+    /// Bytes of pieces, apart from each other in memory, from which on the processors of this set see by themselves how
+    /// each goes on, and asking for its lines costs more than it saves.
+    const FOLLOWED: usize = usize::MAX;
 
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load_f32(p: *const f32) -> Self::V;
