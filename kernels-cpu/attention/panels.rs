@@ -107,8 +107,7 @@ pub(super) unsafe fn turned_scores<S: Isa, C: Elem, W: Elem, T: Times>(
             turn::<S, W>(&keys[..width], steps, panel, 0);
             let panels = Columns { first: panel.cast_const(), count: 1, apart: 0, stride: width };
             let (x, sums) = ((s.q.cast_const().cast(), padded), (s.scores.add(first), CHUNK));
-            let o = Outer { x, panels, depth: steps, sums, add: false, streamed: false };
-            outer::<S, f32, T, 0>(o, rows);
+            outer::<S, f32, T, 0>(Outer { x, panels, depth: steps, sums, add: false, streamed: false }, rows);
             if scale != 1.0 {
                 for r in 0..rows {
                     for half in 0..2 {

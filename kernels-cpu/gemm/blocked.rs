@@ -101,10 +101,10 @@ impl Columns {
         self,
         x: Input,
         (start, end): (usize, usize),
-        weight: Weight<W>,
+        Weight { ptr: weight, rows, packed }: Weight<W>,
         sums: *mut f32,
     ) {
-        let width = 2 * S::W;
+        let (width, steps) = (2 * S::W, x.cols / M::NUMBERS);
         // SAFETY: rows m.. and columns n.. are inside their tensors, and have their place in the scratch.
         unsafe {
             if x.cols == 0 {
@@ -113,63 +113,42 @@ impl Columns {
             let mut k = 0;
             while k < x.cols {
                 let depth = DEPTH.min(x.cols - k);
-                if !weight.packed {
+                if !packed {
                     for p in 0..self.count.div_ceil(width) {
                         let first = self.n + p * width;
-                        let mut sources = [weight.ptr; UNIT];
+                        let mut sources = [weight; UNIT];
                         for i in 0..width {
-                            let row = (first + i).min(weight.rows.rows - 1);
-                            sources[i] = weight.ptr.add(row * weight.rows.stride + k);
+                            sources[i] = weight.add((first + i).min(rows.rows - 1) * rows.stride + k);
                         }
                         turn::<S, W>(&sources[..width], depth, self.panels.add(p * width * DEPTH), DEPTH);
                     }
                 }
-                match depth == DEPTH {
-                    true => self.tiles::<S, W, M, DEPTH>(x, (start, end), (k, depth), weight, sums),
-                    false => self.tiles::<S, W, M, 0>(x, (start, end), (k, depth), weight, sums),
+                for m in (start..end).step_by(S::TILE) {
+                    let x = (x.tile(m, k, depth), depth);
+                    let sums = (sums.add((m - start) * COLUMNS), COLUMNS);
+                    let (rows, count) = (S::TILE.min(end - m), self.count.div_ceil(width));
+                    match packed {
+                        true => {
+                            let first = weight.add(self.n * steps + k / M::NUMBERS * width);
+                            let panels = Panels { first, count, apart: width * steps, stride: width };
+                            let (depth, streamed) = (depth / M::NUMBERS, m == start);
+                            outer::<S, W, M, DEPTH>(
+                                Outer { x, panels, depth, sums, add: k > 0, streamed },
+                                rows,
+                            );
+                        }
+                        false => {
+                            let first = self.panels.cast_const();
+                            let panels = Panels { first, count, apart: width * DEPTH, stride: width };
+                            let streamed = false;
+                            outer::<S, f32, M, DEPTH>(
+                                Outer { x, panels, depth, sums, add: k > 0, streamed },
+                                rows,
+                            );
+                        }
+                    }
                 }
                 k += depth;
-            }
-        }
-    }
-
-    /// Steps `k..k + depth` to the sums of all tiles.
-    ///
-    /// # Safety
-    /// As for [`blocked`], with panels that are there.
-    #[inline(always)]
-    unsafe fn tiles<S: Isa, W: Elem, M: Multiply<S>, const APART: usize>(
-        self,
-        x: Input,
-        (start, end): (usize, usize),
-        (k, depth): (usize, usize),
-        weight: Weight<W>,
-        sums: *mut f32,
-    ) {
-        let (width, steps) = (2 * S::W, x.cols / M::NUMBERS);
-        // SAFETY: rows m.. and columns n.. are inside their tensors, and have their place in the scratch.
-        unsafe {
-            for m in (start..end).step_by(S::TILE) {
-                let x = (x.tile(m, k, depth), depth);
-                let sums = (sums.add((m - start) * COLUMNS), COLUMNS);
-                let (rows, count) = (S::TILE.min(end - m), self.count.div_ceil(width));
-                match weight.packed {
-                    true => {
-                        let first = weight.ptr.add(self.n * steps + k / M::NUMBERS * width);
-                        let panels = Panels { first, count, apart: width * steps, stride: width };
-                        let (depth, streamed) = (depth / M::NUMBERS, m == start);
-                        outer::<S, W, M, APART>(Outer { x, panels, depth, sums, add: k > 0, streamed }, rows);
-                    }
-                    false => {
-                        let first = self.panels.cast_const();
-                        let panels = Panels { first, count, apart: width * DEPTH, stride: width };
-                        let streamed = false;
-                        outer::<S, f32, M, APART>(
-                            Outer { x, panels, depth, sums, add: k > 0, streamed },
-                            rows,
-                        );
-                    }
-                }
             }
         }
     }

@@ -105,8 +105,8 @@ pub struct Outer<E> {
     pub streamed: bool,
 }
 
-/// `rows` rows of x times all panels. Where it is known beforehand how far apart rows of x are, that is `APART`, else 0:
-/// then a tile needs one pointer for all of them, where otherwise there are more than registers.
+/// `rows` rows of x times all panels. The larger tiles are compiled for rows that are `APART` apart, too, unless that is 0:
+/// those need one pointer for all of them, where others need more than there are registers.
 ///
 /// # Safety
 /// `S`'s features; rows, steps and columns are inside x, the panels and the sums.
@@ -114,13 +114,18 @@ pub struct Outer<E> {
 pub unsafe fn outer<S: Isa, E: Elem, M: Multiply<S>, const APART: usize>(o: Outer<E>, rows: usize) {
     let mut m = 0;
     macro_rules! tiles {
+        ($rows:literal) => {
+            tiles!($rows, 0)
+        };
         ($rows:literal, $apart:expr) => {{
             for p in 0..o.panels.count {
                 // SAFETY: by contract.
                 unsafe {
-                    match o.streamed && m == 0 {
-                        true => tile::<S, E, M, $rows, $apart, true>(o, m, p),
-                        false => tile::<S, E, M, $rows, $apart, false>(o, m, p),
+                    match (o.streamed && m == 0, $apart != 0 && o.x.1 == $apart) {
+                        (true, true) => tile::<S, E, M, $rows, $apart, true>(o, m, p),
+                        (false, true) => tile::<S, E, M, $rows, $apart, false>(o, m, p),
+                        (true, false) => tile::<S, E, M, $rows, 0, true>(o, m, p),
+                        (false, false) => tile::<S, E, M, $rows, 0, false>(o, m, p),
                     }
                 }
             }
@@ -131,9 +136,9 @@ pub unsafe fn outer<S: Isa, E: Elem, M: Multiply<S>, const APART: usize>(o: Oute
         match rows - m {
             12.. if S::TILE >= 12 => tiles!(12, APART),
             6.. if S::TILE >= 6 => tiles!(6, APART),
-            4.. if S::TILE >= 6 => tiles!(4, 0),
-            2.. => tiles!(2, 0),
-            _ => tiles!(1, 0),
+            4.. if S::TILE >= 6 => tiles!(4),
+            2.. => tiles!(2),
+            _ => tiles!(1),
         }
     }
 }
