@@ -3,6 +3,7 @@
 //! lie one after the other in memory; then the spans of each sequence are put together.
 
 use super::chunk::CHUNK;
+use super::halves::{Halves, by_halves};
 use super::pairs::{Pairs, by_pairs};
 use super::products::{Products, Vectors};
 use super::rows::{Block, attend, finish, group};
@@ -78,9 +79,10 @@ fn state(ctx: &Ctx, a: &Decode<'_>, sequence: usize, i: usize) -> State {
 unsafe fn prepare<S: Isa>(ctx: &Ctx, a: &Decode<'_>, units: Range<usize>, thread: usize) {
     // SAFETY: passed on.
     unsafe {
-        match by_pairs::<S>(&a.q, &a.key_cache) {
-            true => add_up::<S, bf16, Pairs<Vectors>>(&Pairs(Vectors), ctx, a, units, thread),
-            false => {
+        match (by_pairs::<S>(&a.q, &a.key_cache), by_halves::<S>(&a.q, &a.key_cache)) {
+            (true, _) => add_up::<S, bf16, Pairs<Vectors>>(&Pairs(Vectors), ctx, a, units, thread),
+            (_, true) => add_up::<S, bf16, Halves>(&Halves, ctx, a, units, thread),
+            _ => {
                 with_cache!(a.key_cache.dtype(), C => add_up::<S, C, Vectors>(&Vectors, ctx, a, units, thread))
             }
         }

@@ -2,6 +2,7 @@
 
 mod chunk;
 mod decode;
+mod halves;
 mod merge_state;
 mod pairs;
 mod panels;

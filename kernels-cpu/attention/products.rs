@@ -53,6 +53,10 @@ pub trait Products<S: Isa, C: Elem> {
         piece: Piece,
         rows: usize,
     );
+
+    /// The sums of all rows in their order, once every token is in them.
+    #[inline(always)]
+    unsafe fn settle(_: &Scratch, _rows: usize, _dim: usize) {}
 }
 
 /// By fused multiply-adds of f32.
@@ -104,6 +108,6 @@ impl<S: Isa, C: Elem> Products<S, C> for Vectors {
         rows: usize,
     ) {
         // SAFETY: passed on.
-        unsafe { accumulate::<S, C>(s, chunk, piece, rows, t.q.dim(2)) }
+        unsafe { accumulate::<S, C, Vectors>(s, chunk, piece, rows, t.q.dim(2)) }
     }
 }

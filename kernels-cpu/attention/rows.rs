@@ -148,6 +148,7 @@ pub unsafe fn attend<S: Isa, C: Elem, P: Products<S, C>>(
             }
             current = next.filter(|_| more);
         }
+        P::settle(scratch, (last - first) * rows, dim);
     }
 }
 
@@ -157,9 +158,19 @@ fn ask<S: Isa, C>(rows: &[*const C], at: usize, dim: usize) {
     if dim * size_of::<C>() >= S::FOLLOWED {
         return;
     }
+    let bytes = dim * size_of::<C>();
     for row in rows {
-        for line in (0..dim * size_of::<C>()).step_by(64) {
-            prefetch_later(row.wrapping_add(at).cast::<u8>().wrapping_add(line));
+        let (from, mut at) = (row.wrapping_add(at).cast::<u8>(), 0);
+        // Most rows have lines by fours.
+        while bytes - at >= 256 {
+            for line in 0..4 {
+                prefetch_later(from.wrapping_add(at + 64 * line));
+            }
+            at += 256;
+        }
+        while at < bytes {
+            prefetch_later(from.wrapping_add(at));
+            at += 64;
         }
     }
 }

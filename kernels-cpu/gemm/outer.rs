@@ -44,7 +44,10 @@ pub trait Multiply<S: Isa> {
 }
 
 impl<S: Isa, T: Times> Multiply<S> for T {
-    const NUMBERS: usize = 1;
+    const NUMBERS: usize = {
+        assert!(T::PARTS == 1);
+        1
+    };
 
     #[inline(always)]
     unsafe fn step<E: Elem, const ROWS: usize>(

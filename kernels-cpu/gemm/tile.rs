@@ -20,7 +20,7 @@ pub const fn largest_mr<S: Isa>() -> usize {
 /// Dot products of `MR` rows of x with `NR` rows of `W`, `k` elements each.
 ///
 /// # Safety
-/// `S`'s features; all pointers valid for `k` elements.
+/// `S`'s features; all pointers valid for `k` elements, those of x for `T::PARTS` as many; whole vectors, where that is 2.
 #[inline(always)]
 pub unsafe fn tile<S: Isa, W: Elem, T: Times, const MR: usize>(
     x: [*const f32; MR],
@@ -50,7 +50,7 @@ pub struct Ahead<W> {
 /// Adds such products to sums that are apart in lanes.
 ///
 /// # Safety
-/// As for [`tile`].
+/// As for [`tile`]; whole vectors, where `T` takes several of x for each.
 #[inline(always)]
 pub unsafe fn add<S: Isa, W: Elem, T: Times, const MR: usize>(
     sums: &mut [[S::V; NR]; MR],
@@ -76,10 +76,16 @@ pub unsafe fn add<S: Isa, W: Elem, T: Times, const MR: usize>(
             for n in 0..NR {
                 wv[n] = W::load::<S>(w[n].add(i));
             }
-            for m in 0..MR {
-                let xv = S::load_f32(x[m].add(i));
-                for n in 0..NR {
-                    acc[m][n] = T::times::<S>(acc[m][n], xv, wv[n]);
+            let mut parts = [[S::splat(0.0); 2]; NR];
+            for n in 0..NR {
+                parts[n] = T::parts::<S>(wv[n]);
+            }
+            for part in 0..T::PARTS {
+                for m in 0..MR {
+                    let xv = S::load_f32(x[m].add(T::PARTS * i + part * S::W));
+                    for n in 0..NR {
+                        acc[m][n] = T::times::<S>(acc[m][n], xv, parts[n][part]);
+                    }
                 }
             }
             i += S::W;

@@ -46,6 +46,7 @@ impl Isa for Avx512 {
     const TILE: usize = 12;
     // Of a Xeon; the other makers' processors have the bf16 instructions, and another set.
     const FOLLOWED: usize = 512;
+    const HALVES: bool = true;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> __m512 {
@@ -83,6 +84,26 @@ impl Isa for Avx512 {
         unsafe {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        }
+    }
+    #[inline(always)]
+    unsafe fn even_odd_bf16(pairs: __m512) -> [__m512; 2] {
+        // SAFETY: see above the impl.
+        unsafe {
+            let words = _mm512_castps_si512(pairs);
+            let odd = _mm512_and_si512(words, _mm512_set1_epi32(0xFFFF_0000_u32.cast_signed()));
+            [_mm512_castsi512_ps(_mm512_slli_epi32::<16>(words)), _mm512_castsi512_ps(odd)]
+        }
+    }
+    #[inline(always)]
+    unsafe fn interleave([even, odd]: [__m512; 2]) -> [__m512; 2] {
+        // SAFETY: see above the impl.
+        unsafe {
+            let (a, b) = (_mm512_unpacklo_ps(even, odd), _mm512_unpackhi_ps(even, odd));
+            // Their quarters by turns: 0 and 1 of each, then 2 and 3.
+            let first = _mm512_shuffle_f32x4::<0x44>(a, b);
+            let second = _mm512_shuffle_f32x4::<0xEE>(a, b);
+            [_mm512_shuffle_f32x4::<0xD8>(first, first), _mm512_shuffle_f32x4::<0xD8>(second, second)]
         }
     }
     #[inline(always)]

@@ -35,6 +35,8 @@ impl Isa for Avx512Bf16 {
         load_f16(p: *const u16) -> __m512;
         store_f16(p: *mut u16, v: __m512);
         load_bf16(p: *const u16) -> __m512;
+        even_odd_bf16(pairs: __m512) -> [__m512; 2];
+        interleave(halves: [__m512; 2]) -> [__m512; 2];
         load_i8(p: *const i8) -> __m512;
         store_i8(p: *mut i8, v: __m512);
         store_small_i8(p: *mut i8, v: __m512);
@@ -68,15 +70,6 @@ impl Isa for Avx512Bf16 {
         lanes_above(v: __m512, than: f32) -> u32;
     }
 
-    #[inline(always)]
-    unsafe fn even_odd_bf16(pairs: __m512) -> [__m512; 2] {
-        // SAFETY: see above the impl.
-        unsafe {
-            let words = _mm512_castps_si512(pairs);
-            let odd = _mm512_and_si512(words, _mm512_set1_epi32(0xFFFF_0000_u32.cast_signed()));
-            [_mm512_castsi512_ps(_mm512_slli_epi32::<16>(words)), _mm512_castsi512_ps(odd)]
-        }
-    }
     #[inline(always)]
     unsafe fn dot_bf16(acc: __m512, a: __m512, b: __m512) -> __m512 {
         // SAFETY: see above the impl; lanes of both types are 32 bits.

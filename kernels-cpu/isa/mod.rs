@@ -93,6 +93,8 @@ pub trait Isa: Copy + 'static {
     const TILE: usize;
     /// Whether [`Isa::dot_bf16`] is an instruction.
     const PAIRS: bool = false;
+    /// Whether pairs of bf16 are taken apart, but not multiplied, by instructions.
+    const HALVES: bool = false;
     /// Bytes of pieces, apart from each other in memory, from which on the processors of this set see by themselves how
     /// each goes on, and asking for its lines costs more than it saves.
     const FOLLOWED: usize = usize::MAX;
@@ -133,6 +135,21 @@ pub trait Isa: Copy + 'static {
                 (lanes[i], odd[i]) = (lanes[i] << 16, lanes[i] & 0xFFFF_0000);
             }
             [Self::load_f32(lanes.as_ptr().cast()), Self::load_f32(odd.as_ptr().cast())]
+        }
+    }
+    /// Lanes for the even places, and lanes for the odd places, in their order.
+    #[inline(always)]
+    unsafe fn interleave(halves: [Self::V; 2]) -> [Self::V; 2] {
+        let (mut lanes, mut all) = ([[0f32; 16]; 2], [0f32; 32]);
+        // SAFETY: W is 16 at most.
+        unsafe {
+            for half in 0..2 {
+                Self::store_f32(lanes[half].as_mut_ptr(), halves[half]);
+                for i in 0..Self::W {
+                    all[2 * i + half] = lanes[half][i];
+                }
+            }
+            [Self::load_f32(all.as_ptr()), Self::load_f32(all[Self::W..].as_ptr())]
         }
     }
     /// `acc` plus, in each lane, the products of two pairs of bf16. Subnormal ones may count as 0.
@@ -212,18 +229,20 @@ mod tests {
 
     const NUMBERS: usize = 32;
 
-    /// Even places, odd places, and 0.5 plus products of pairs, of as many as a vector has.
+    /// Even places, odd places, 0.5 plus products of pairs, and both halves put together again, of as many as a vector
+    /// has.
     ///
     /// # Safety
     /// `S`'s features.
     #[inline(always)]
-    unsafe fn pairs<S: Isa>(a: &[bf16; NUMBERS], b: &[bf16; NUMBERS]) -> [[f32; NUMBERS / 2]; 3] {
-        let mut out = [[0f32; NUMBERS / 2]; 3];
+    unsafe fn pairs<S: Isa>(a: &[bf16; NUMBERS], b: &[bf16; NUMBERS]) -> [[f32; NUMBERS / 2]; 5] {
+        let mut out = [[0f32; NUMBERS / 2]; 5];
         // SAFETY: a vector has no more numbers.
         unsafe {
             let (a, b) = (S::load_f32(a.as_ptr().cast()), S::load_f32(b.as_ptr().cast()));
             let [even, odd] = S::even_odd_bf16(a);
-            for (to, v) in out.iter_mut().zip([even, odd, S::dot_bf16(S::splat(0.5), a, b)]) {
+            let [first, second] = S::interleave([even, odd]);
+            for (to, v) in out.iter_mut().zip([even, odd, S::dot_bf16(S::splat(0.5), a, b), first, second]) {
                 S::store_f32(to.as_mut_ptr(), v);
             }
         }
@@ -232,9 +251,16 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-    fn pairs_by_instructions(a: &[bf16; NUMBERS], b: &[bf16; NUMBERS]) -> [[f32; NUMBERS / 2]; 3] {
+    fn pairs_by_instructions(a: &[bf16; NUMBERS], b: &[bf16; NUMBERS]) -> [[f32; NUMBERS / 2]; 5] {
         // SAFETY: the features are there.
         unsafe { pairs::<Avx512Bf16>(a, b) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+    fn pairs_by_halves(a: &[bf16; NUMBERS], b: &[bf16; NUMBERS]) -> [[f32; NUMBERS / 2]; 5] {
+        // SAFETY: the features are there.
+        unsafe { pairs::<Avx512>(a, b) }
     }
 
     #[test]
@@ -243,14 +269,24 @@ mod tests {
             std::array::from_fn(|i| bf16::from_f32((i * by % 29) as f32 / 8.0 - 1.5))
         };
         let (a, b) = (numbers(11), numbers(17));
-        let right = |got: [[f32; NUMBERS / 2]; 3], lanes: usize| {
+        let right = |got: [[f32; NUMBERS / 2]; 5], lanes: usize| {
             for i in 0..lanes {
                 let [p, q, r, s] = [a[2 * i], a[2 * i + 1], b[2 * i], b[2 * i + 1]].map(f32::from);
-                assert_eq!(got.map(|of| of[i]), [p, q, 0.5 + p * r + q * s], "lane {i}");
+                let together = [a[i], a[lanes + i]].map(f32::from);
+                let expected = [p, q, 0.5 + p * r + q * s, together[0], together[1]];
+                assert_eq!(got.map(|of| of[i]), expected, "lane {i}");
             }
         };
         // SAFETY: the portable set needs no features.
         right(unsafe { pairs::<Portable>(&a, &b) }, Portable::W);
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+        {
+            // SAFETY: processors with these have the others too.
+            right(unsafe { pairs_by_halves(&a, &b) }, Avx512::W);
+        }
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx512bf16") {
             // SAFETY: processors with this have the others too.
