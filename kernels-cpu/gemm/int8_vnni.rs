@@ -6,7 +6,7 @@
 //! L1.
 
 use super::{int8_many, output::Output};
-use crate::isa::{Avx512, Elem, lowest, prefetch};
+use crate::isa::{Avx512, Elem, lowest, prefetch_later};
 use crate::pool::{Plan, split};
 use crate::scratch::odd_lines;
 use crate::variants::with_float;
@@ -122,6 +122,13 @@ struct Product<O> {
     out: Output<O>,
 }
 
+/// What is asked for from memory meanwhile, as far as L2: as many rows of `b` as a unit has, in one piece, from `next` on;
+/// a part of them for each of so many `rows` of x, so that memory is never idle.
+struct Ahead {
+    next: *const i8,
+    rows: usize,
+}
+
 /// Of each row of `b` in a unit, what its sums are too much.
 type Excess = [__m128i; UNIT / NR];
 
@@ -135,21 +142,23 @@ impl<O: Elem> Product<O> {
         // SAFETY: m and what is added to it never pass the end.
         unsafe {
             let mut excess = [_mm_setzero_si128(); UNIT / NR];
+            let next = self.w.0.wrapping_add((n + UNIT) * self.w.1.stride);
+            let mut ahead = Ahead { next, rows: end - m };
             // The first rows find out the excess.
             match end - m {
                 0 => return,
-                1 => self.rows::<1, true>(&mut m, n, &mut excess),
-                2 | 3 => self.rows::<2, true>(&mut m, n, &mut excess),
-                _ => self.rows::<4, true>(&mut m, n, &mut excess),
+                1 => self.rows::<1, true>(&mut m, n, &mut excess, &mut ahead),
+                2 | 3 => self.rows::<2, true>(&mut m, n, &mut excess, &mut ahead),
+                _ => self.rows::<4, true>(&mut m, n, &mut excess, &mut ahead),
             }
             while m + 6 <= end {
-                self.rows::<6, false>(&mut m, n, &mut excess);
+                self.rows::<6, false>(&mut m, n, &mut excess, &mut ahead);
             }
             while m + 2 <= end {
-                self.rows::<2, false>(&mut m, n, &mut excess);
+                self.rows::<2, false>(&mut m, n, &mut excess, &mut ahead);
             }
             if m < end {
-                self.rows::<1, false>(&mut m, n, &mut excess);
+                self.rows::<1, false>(&mut m, n, &mut excess, &mut ahead);
             }
         }
     }
@@ -159,8 +168,16 @@ impl<O: Elem> Product<O> {
     /// # Safety
     /// As for [`Product::unit`].
     #[inline(always)]
-    unsafe fn rows<const MR: usize, const FIRST: bool>(self, m: &mut usize, n: usize, excess: &mut Excess) {
+    unsafe fn rows<const MR: usize, const FIRST: bool>(
+        self,
+        m: &mut usize,
+        n: usize,
+        excess: &mut Excess,
+        ahead: &mut Ahead,
+    ) {
         let (w, b) = self.w;
+        // Of four rows' lines.
+        let lines = (NR * b.cols * MR).div_ceil(W * ahead.rows);
         // SAFETY: the rows of x are inside the copy; rows of b past the last repeat it.
         unsafe {
             let mut xs = [self.x.ptr.cast_const(); MR];
@@ -173,7 +190,8 @@ impl<O: Elem> Product<O> {
                 for i in 0..NR {
                     ws[i] = w.add((n + NR * j + i).min(b.rows - 1) * b.stride);
                 }
-                let (sums, all) = dot_products::<MR, FIRST>(xs, ws, b.cols, UNIT * b.stride);
+                let (sums, all) = dot_products::<MR, FIRST>(xs, ws, b.cols, (ahead.next, lines));
+                ahead.next = ahead.next.wrapping_add(lines * W);
                 if FIRST {
                     excess[j] = all;
                 }
@@ -190,8 +208,8 @@ impl<O: Elem> Product<O> {
     }
 }
 
-/// Sums of `MR` copied rows with each of four rows of `b`, of `cols` numbers. Where these are met `FIRST`, the lines that
-/// lie `next` numbers on are asked for, and what the sums are too much comes with them.
+/// Sums of `MR` copied rows with each of four rows of `b`, of `cols` numbers, while so many `lines` are asked for from
+/// `next` on. Where the rows are met `FIRST`, what the sums are too much comes with them.
 ///
 /// # Safety
 /// AVX-512 F, BW and VNNI; `x` are rows of the copy, `w` is valid for `cols` numbers.
@@ -200,7 +218,7 @@ unsafe fn dot_products<const MR: usize, const FIRST: bool>(
     x: [*const u8; MR],
     w: [*const i8; NR],
     cols: usize,
-    next: usize,
+    (next, lines): (*const i8, usize),
 ) -> ([__m128i; MR], __m128i) {
     // SAFETY: every offset is below cols, up to whole vectors in the copy; what is masked out is not touched.
     unsafe {
@@ -214,7 +232,6 @@ unsafe fn dot_products<const MR: usize, const FIRST: bool>(
                     ws[n] = $load;
                     if FIRST {
                         all[n] = _mm512_dpbusd_epi32(all[n], _mm512_set1_epi8(-128), ws[n]);
-                        prefetch($w.wrapping_add(next));
                     }
                 }
                 for m in 0..MR {
@@ -226,7 +243,12 @@ unsafe fn dot_products<const MR: usize, const FIRST: bool>(
             };
         }
         let full = cols - cols % W;
+        let (each, mut line) = (lines.div_ceil((full / W).max(1)), 0);
         for k in (0..full).step_by(W) {
+            for line in line..lines.min(line + each) {
+                prefetch_later(next.wrapping_add(line * W));
+            }
+            line += each;
             step!(k, |w| _mm512_loadu_si512(w.cast()));
         }
         if full < cols {
