@@ -6,7 +6,7 @@
 //! which leaves about three quarters of the f32 rate.
 
 use super::times::Times;
-use crate::isa::{Elem, Isa, load_tail, prefetch};
+use crate::isa::{Elem, Isa, load_tail, prefetch_later};
 
 /// Rows of weight in a tile.
 pub const NR: usize = 4;
@@ -67,7 +67,7 @@ pub unsafe fn add<S: Isa, W: Elem, T: Times, const MR: usize>(
                 if left == 0 {
                     left = turns;
                     for line in (0..NR * S::W * size_of::<W>()).step_by(64) {
-                        prefetch(next.wrapping_add(i * NR).cast::<u8>().wrapping_add(line));
+                        prefetch_later(next.wrapping_add(i * NR).cast::<u8>().wrapping_add(line));
                     }
                 }
                 left -= 1;
