@@ -3,6 +3,7 @@
 //! tokens are added up.
 
 use super::chunk::Chunk;
+use super::pairs::are_pairs;
 use super::products::{Piece, Products, Vectors};
 use super::rows::Block;
 use super::scores::scores;
@@ -10,16 +11,16 @@ use super::state::{Scratch, padded};
 use super::values::{Columns, accumulate};
 use crate::gemm::times;
 use crate::isa::Isa;
-use kernels_core::{DType, View, bf16};
+use kernels_core::{View, bf16};
 use kernels_ops::attention::Tensors;
 
 /// By fused multiply-adds of f32, of pairs taken apart.
 pub struct Halves;
 
-/// Whether queries and keys are pairs, in whole vectors, that `S` takes apart but does not multiply.
+/// Whether queries and keys are pairs that `S` takes apart but does not multiply.
 #[inline(always)]
 pub fn by_halves<S: Isa>(q: &View<'_>, keys: &View<'_>) -> bool {
-    S::HALVES && q.dtype() == DType::BF16 && keys.dtype() == DType::BF16 && q.dim(2).is_multiple_of(2 * S::W)
+    S::HALVES && are_pairs::<S>(q, keys)
 }
 
 impl<S: Isa> Columns<S, bf16> for Halves {

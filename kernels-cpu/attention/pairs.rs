@@ -14,10 +14,16 @@ use kernels_ops::attention::Tensors;
 /// Scores by pairs, values as `P` does it.
 pub struct Pairs<P>(pub P);
 
-/// Whether queries and keys are pairs of `S`, in whole vectors.
+/// Whether queries and keys are pairs, in whole vectors.
+#[inline(always)]
+pub fn are_pairs<S: Isa>(q: &View<'_>, keys: &View<'_>) -> bool {
+    q.dtype() == DType::BF16 && keys.dtype() == DType::BF16 && q.dim(2).is_multiple_of(2 * S::W)
+}
+
+/// Whether they are pairs that `S` multiplies.
 #[inline(always)]
 pub fn by_pairs<S: Isa>(q: &View<'_>, keys: &View<'_>) -> bool {
-    S::PAIRS && q.dtype() == DType::BF16 && keys.dtype() == DType::BF16 && q.dim(2).is_multiple_of(2 * S::W)
+    S::PAIRS && are_pairs::<S>(q, keys)
 }
 
 impl<S: Isa, P: Products<S, bf16>> Products<S, bf16> for Pairs<P> {

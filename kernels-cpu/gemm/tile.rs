@@ -38,8 +38,8 @@ pub unsafe fn tile<S: Isa, W: Elem, T: Times, const MR: usize>(
     }
 }
 
-/// What is asked for from memory meanwhile, as far as L2: as many weights as there are here, but in one piece, at `next`; a part of
-/// them in each of `turns` calls.
+/// What is asked for from memory meanwhile, as far as L2: as many weights as there are here, but in one piece, at `next`;
+/// a part of them in each of `turns` calls.
 #[derive(Clone, Copy)]
 pub struct Ahead<W> {
     pub next: *const W,

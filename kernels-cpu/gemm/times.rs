@@ -20,19 +20,17 @@ pub trait Times {
     ///
     /// # Safety
     /// `S`'s features.
-    unsafe fn times<S: Isa>(acc: S::V, x: S::V, w: S::V) -> S::V;
-}
-
-/// Numbers.
-pub struct Numbers;
-
-impl Times for Numbers {
     #[inline(always)]
     unsafe fn times<S: Isa>(acc: S::V, x: S::V, w: S::V) -> S::V {
         // SAFETY: passed on.
         unsafe { S::fma(x, w, acc) }
     }
 }
+
+/// Numbers.
+pub struct Numbers;
+
+impl Times for Numbers {}
 
 /// Pairs of bf16.
 pub struct Pairs;
@@ -55,11 +53,5 @@ impl Times for Halves {
     unsafe fn parts<S: Isa>(w: S::V) -> [S::V; 2] {
         // SAFETY: passed on.
         unsafe { S::even_odd_bf16(w) }
-    }
-
-    #[inline(always)]
-    unsafe fn times<S: Isa>(acc: S::V, x: S::V, w: S::V) -> S::V {
-        // SAFETY: passed on.
-        unsafe { S::fma(x, w, acc) }
     }
 }
