@@ -6,8 +6,7 @@ use super::scores::scores;
 use super::state::{Scratch, padded};
 use super::values::accumulate;
 use crate::gemm::times::Numbers;
-use crate::isa::{Elem, Isa};
-use crate::quantization::rows::convert;
+use crate::isa::{Elem, Isa, load_some};
 use crate::variants::with_float;
 use kernels_ops::attention::Tensors;
 use std::ops::Range;
@@ -76,19 +75,20 @@ impl<S: Isa, C: Elem> Products<S, C> for Vectors {
 
     #[inline(always)]
     unsafe fn queries(t: &Tensors<'_, '_>, block: &Block, kv_head: usize, group: usize, to: *mut u8) {
-        let dim = t.q.dim(2);
-        for r in 0..(block.to - block.from) * group {
-            let target = to.cast::<f32>().wrapping_add(r * padded(dim));
-            // SAFETY: the row is inside q; the target is inside the scratch.
-            unsafe {
-                with_float!(t.q.dtype(), Q => {
-                    convert::<S, Q, f32>(block.query::<Q>(t, kv_head, group, r), target, dim);
-                });
-                for k in 0..dim {
-                    *target.add(k) *= t.sm_scale * t.k_scale;
+        let (dim, scale) = (t.q.dim(2), t.sm_scale * t.k_scale);
+        with_float!(t.q.dtype(), Q => {
+            for r in 0..(block.to - block.from) * group {
+                // SAFETY: the row is inside q; the target, whole vectors, is inside the scratch.
+                unsafe {
+                    let query = block.query::<Q>(t, kv_head, group, r);
+                    let target = to.cast::<f32>().add(r * padded(dim));
+                    for k in (0..dim).step_by(S::W) {
+                        let v = load_some::<S, Q>(query.add(k), dim - k, 0.0);
+                        S::store_f32(target.add(k), S::mul(v, S::splat(scale)));
+                    }
                 }
             }
-        }
+        });
     }
 
     #[inline(always)]
